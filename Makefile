@@ -1,0 +1,46 @@
+PYTHON ?= python3
+SURFACE ?= development
+OUT ?= runs/$(SURFACE)-$(shell date +%Y%m%dT%H%M%S)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Small models and two busy processes: one thread each is faster than all of them fighting.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+
+.PHONY: experiment test check format lock clean
+
+experiment: .venv/.base
+	$(BIN)/schemarouter run --surface $(SURFACE) --out $(OUT)
+	$(BIN)/schemarouter gate $(OUT) || test $$? -eq 1
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: .venv/.base
+	$(BIN)/schemarouter lock
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.11 ..." >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/.base: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable .
+	touch $@
+
+.venv/.dev: .venv/.base
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
