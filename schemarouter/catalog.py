@@ -1,0 +1,346 @@
+"""Registered contracts: fields, parameters, capabilities and the catalogs made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from schemarouter.errors import InvalidRunError, SchemaRouterError, unknown
+from schemarouter.identity import canonical_json, fingerprint
+
+JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
+Effect = Literal["read", "write", "destructive"]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+SemanticId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$")]
+Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_]*$")]
+IDENTIFIER_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
+
+
+class CatalogError(SchemaRouterError):
+    """A catalog file or a set of contracts that cannot be used."""
+
+
+class Contract(BaseModel):
+    """What is registered of one value: its name, JSON type and meaning."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    name: Name
+    type: JsonType
+    description: str = ""
+    semantic_id: SemanticId | None = None
+    unit: str | None = None
+    dimension: Name | None = None
+    qualifiers: dict[Word, Word] = Field(default_factory=dict)
+    identifier: bool = False
+    enum: tuple[str, ...] = Field(default=(), strict=False)
+    example: Any = None
+
+    @model_validator(mode="after")
+    def _unit_has_dimension(self) -> Self:
+        if self.unit is not None and self.dimension is None:
+            raise ValueError(f"field {self.name!r} has unit {self.unit!r} but no dimension")
+        if self.enum and self.type != "string":
+            raise ValueError(f"field {self.name!r} has an enum but is of type {self.type}; only strings have one")
+        return self
+
+    @cached_property
+    def is_identifier(self) -> bool:
+        """Whether a value of this field is a stable identifier: by name, by registration or by semantic id."""
+        semantic = self.semantic_id or ""
+        return self.identifier or self.name.endswith("_id") or semantic.endswith((".id", ".identifier"))
+
+    @cached_property
+    def qualifier_atoms(self) -> tuple[str, ...]:
+        """The qualifiers as sorted canonical ``key=value`` atoms."""
+        return tuple(sorted(f"{key}={value}" for key, value in self.qualifiers.items()))
+
+
+class OutputField(Contract):
+    """A field that a capability returns."""
+
+
+class Parameter(Contract):
+    """A value that a capability takes."""
+
+    required: bool
+
+
+class Capability(BaseModel):
+    """One endpoint: what it takes, what it gives, what it does to the world."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    provider: Name
+    operation: Name
+    description: str
+    effect: Effect
+    tier: int = Field(default=0, ge=0)
+    parameters: tuple[Parameter, ...] = Field(default=(), strict=False)
+    outputs: tuple[OutputField, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        for kind, group in (("parameter", self.parameters), ("output", self.outputs)):
+            names = [item.name for item in group]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{kind} names given twice: {', '.join(twice)}")
+        return self
+
+    @cached_property
+    def route_id(self) -> str:
+        """``provider.operation``, the name under which it is called."""
+        return f"{self.provider}.{self.operation}"
+
+    @cached_property
+    def outputs_by_name(self) -> Mapping[str, OutputField]:
+        """Registered outputs by field name."""
+        return {item.name: item for item in self.outputs}
+
+    @cached_property
+    def parameters_by_name(self) -> Mapping[str, Parameter]:
+        """Registered parameters by name."""
+        return {item.name: item for item in self.parameters}
+
+    @cached_property
+    def required_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters a call cannot leave out, in contract order."""
+        return tuple(item for item in self.parameters if item.required)
+
+    @cached_property
+    def tool_schema(self) -> dict[str, Any]:
+        """The tool in the OpenAI function format (a dot is no legal character of a function name there)."""
+        properties: dict[str, Any] = {}
+        for item in self.parameters:
+            schema: dict[str, Any] = {"type": item.type}
+            text = item.description
+            if item.unit is not None:
+                text = f"{text} Unit: {item.unit}.".strip()
+            if text:
+                schema["description"] = text
+            if item.enum:
+                schema["enum"] = list(item.enum)
+            properties[item.name] = schema
+        return {
+            "type": "function",
+            "function": {
+                "name": self.route_id.replace(".", "__"),
+                "description": self.description,
+                "parameters": {
+                    "type": "object",
+                    "properties": properties,
+                    "required": [item.name for item in self.required_parameters],
+                    "additionalProperties": False,
+                },
+            },
+        }
+
+    def argument_errors(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Say everything that keeps `arguments` from being valid for this capability; empty when valid."""
+        errors = [f"missing required argument {p.name!r}" for p in self.required_parameters if p.name not in arguments]
+        for name, value in arguments.items():
+            parameter = self.parameters_by_name.get(name)
+            if parameter is None:
+                errors.append(unknown("argument", str(name), self.parameters_by_name))
+            elif not matches_type(value, parameter.type):
+                errors.append(f"argument {name!r} must be {parameter.type}, got {json_type(value)}")
+            elif parameter.enum and value not in parameter.enum:
+                errors.append(f"argument {name!r} must be one of {', '.join(parameter.enum)}, got {value!r}")
+        return errors
+
+
+def json_type(value: Any) -> JsonType:
+    """Name the JSON type of a plain Python value. Raises CatalogError for anything else."""
+    if value is None:
+        return "null"
+    kind = type(value)
+    if kind is bool:
+        return "boolean"
+    if kind is int:
+        return "integer"
+    if kind is float:
+        return "number"
+    if kind is str:
+        return "string"
+    if kind is list or kind is tuple:
+        return "array"
+    if kind is dict:
+        return "object"
+    raise CatalogError(f"{kind.__name__} is not a JSON type; use plain values.")
+
+
+def matches_type(value: Any, expected: JsonType) -> bool:
+    """Whether a plain value may stand where `expected` is registered; an integer is also a number."""
+    try:
+        actual = json_type(value)
+    except CatalogError:
+        return False
+    return actual == expected or (expected == "number" and actual == "integer")
+
+
+class Catalog:
+    """An immutable set of capabilities, sorted by route id.
+
+    `name` says which catalog it is (its size, for the nested ones). Raises CatalogError when a route is given twice.
+    """
+
+    __slots__ = ("__dict__", "_by_route", "capabilities", "name", "route_ids")
+
+    def __init__(self, capabilities: Iterable[Capability], *, name: str) -> None:
+        self.capabilities = tuple(sorted(capabilities, key=lambda item: item.route_id))
+        self.name = name
+        self.route_ids = tuple(item.route_id for item in self.capabilities)
+        self._by_route = {item.route_id: item for item in self.capabilities}
+        if len(self._by_route) != len(self.capabilities):
+            twice = sorted({route for route in self.route_ids if self.route_ids.count(route) > 1})
+            raise CatalogError(f"catalog {name!r} holds a route more than once: {', '.join(twice)}")
+
+    def __len__(self) -> int:
+        return len(self.capabilities)
+
+    def __contains__(self, route_id: object) -> bool:
+        return route_id in self._by_route
+
+    def get(self, route_id: str) -> Capability | None:
+        """The capability of that route, or None when it is not registered."""
+        return self._by_route.get(route_id)
+
+    def __getitem__(self, route_id: str) -> Capability:
+        found = self._by_route.get(route_id)
+        if found is None:
+            raise CatalogError(unknown("route", route_id, self.route_ids))
+        return found
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the whole contract of every capability, tiers aside (they say where, not what)."""
+        return fingerprint([contract_json(item) for item in self.capabilities])
+
+    def tier(self, size: int) -> Catalog:
+        """The nested catalog of exactly `size` capabilities. Raises CatalogError when there is none."""
+        chosen = [item for item in self.capabilities if item.tier <= size]
+        if len(chosen) != size:
+            raise CatalogError(
+                f"catalog {size} was asked for, but {len(chosen)} capabilities have a tier up to {size}."
+            )
+        return Catalog(chosen, name=str(size))
+
+
+def contract_json(capability: Capability) -> dict[str, Any]:
+    """The contract as JSON values, without its tier."""
+    return capability.model_dump(mode="json", exclude={"tier"})
+
+
+class _ProviderFile(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    provider: Name
+    title: str
+    about: str
+    capabilities: tuple[dict[str, Any], ...] = Field(strict=False)
+
+
+def explain(error: ValidationError) -> list[str]:
+    """One line a mistake: where it is, what came, what is allowed."""
+    lines = []
+    for item in error.errors(include_url=False):
+        where = ".".join(str(part) for part in item["loc"]) or "file"
+        lines.append(f"{where}: {item['msg']} (got {str(item.get('input'))[:80]!r})")
+    return lines
+
+
+def load_provider(path: Path) -> list[Capability]:
+    """Read the capabilities of one provider file. Raises CatalogError telling everything wrong with the file."""
+    try:
+        raw = orjson.loads(path.read_bytes())
+        provider = _ProviderFile.model_validate(raw)
+    except OSError as error:
+        raise CatalogError(f"{path.name}: cannot be read ({error.strerror}).") from None
+    except orjson.JSONDecodeError as error:
+        raise CatalogError(f"{path.name}: not JSON ({error}).") from None
+    except ValidationError as error:
+        raise CatalogError(f"{path.name}: " + "; ".join(explain(error))) from None
+    capabilities, problems = [], []
+    for position, entry in enumerate(provider.capabilities):
+        try:
+            capabilities.append(Capability.model_validate({"provider": provider.provider, **entry}))
+        except ValidationError as error:
+            label = entry.get("operation", f"#{position}")
+            problems += [f"{label}.{line}" for line in explain(error)]
+    if problems:
+        raise CatalogError(f"{path.name}: " + "; ".join(problems))
+    return capabilities
+
+
+def load_catalog(folder: Path, *, name: str = "all") -> Catalog:
+    """Read every provider file of a folder. Raises CatalogError with all mistakes of all files at once."""
+    capabilities: list[Capability] = []
+    problems: list[str] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            capabilities += load_provider(path)
+        except CatalogError as error:
+            problems.append(str(error))
+    if problems:
+        raise CatalogError("\n".join(problems))
+    return Catalog(capabilities, name=name)
+
+
+def from_openai_tools(tools: Sequence[Mapping[str, Any]], *, name: str = "tools") -> Catalog:
+    """Build a catalog from tools in the OpenAI function format.
+
+    A function name ``a__b`` or ``a.b`` gives the route ``a.b``, any other name ``tools.<name>``. Such tools register no
+    outputs, units or semantic ids. Raises CatalogError for names that are no route.
+    """
+    capabilities = []
+    for tool in tools:
+        function = tool.get("function", tool)
+        provider, _, operation = str(function["name"]).replace("__", ".").partition(".")
+        if not operation:
+            provider, operation = "tools", provider
+        schema = function.get("parameters") or {}
+        required = set(schema.get("required", ()))
+        try:
+            capabilities.append(
+                Capability.model_validate(
+                    {
+                        "provider": provider,
+                        "operation": operation,
+                        "description": function.get("description", ""),
+                        "effect": "write",
+                        "parameters": [
+                            {
+                                "name": key,
+                                "type": value.get("type", "string"),
+                                "description": value.get("description", ""),
+                                "enum": value.get("enum", ()),
+                                "required": key in required,
+                            }
+                            for key, value in schema.get("properties", {}).items()
+                        ],
+                    }
+                )
+            )
+        except ValidationError as error:
+            raise CatalogError(f"tool {function['name']!r}: " + "; ".join(explain(error))) from None
+    return Catalog(capabilities, name=name)
+
+
+def catalog_bytes(catalog: Catalog) -> bytes:
+    """Canonical JSON of every contract, in route order."""
+    return canonical_json([contract_json(item) for item in catalog.capabilities])
+
+
+def require_fingerprint(catalog: Catalog, expected: str) -> None:
+    """Raise InvalidRunError unless the catalog is the one that was promised."""
+    if catalog.fingerprint != expected:
+        raise InvalidRunError(
+            f"catalog {catalog.name}: fingerprint {catalog.fingerprint} where {expected} was promised."
+        )

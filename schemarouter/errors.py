@@ -1,0 +1,40 @@
+"""Errors a user can meet: what came, what is allowed, the closest match, the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_PASS = 0
+EXIT_GATE_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INVALID = 3
+EXIT_INTERRUPTED = 130
+
+
+class SchemaRouterError(Exception):
+    """A mistake outside the program: bad input, an altered file, a missing thing. Shown without a traceback."""
+
+    exit_code = EXIT_INVALID
+
+
+class UsageError(SchemaRouterError):
+    """A command or a spec string that cannot be understood."""
+
+    exit_code = EXIT_USAGE
+
+
+class InvalidRunError(SchemaRouterError):
+    """A run, lock or surface that is incomplete, altered or not the one that was promised."""
+
+
+def closest(given: str, allowed: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the allowed word nearest to `given`, or an empty string."""
+    matches = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def unknown(kind: str, given: str, allowed: Iterable[str]) -> str:
+    """Say that `given` is no known `kind`, which ones there are, and the closest of them."""
+    names = sorted(allowed)
+    return f"unknown {kind} {given!r}.{closest(given, names)} Known: {', '.join(names) or 'none'}."

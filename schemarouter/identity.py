@@ -1,0 +1,84 @@
+"""Canonical JSON and SHA-256: equal values give equal bytes on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from schemarouter.errors import SchemaRouterError
+
+_INT_MIN = -(2**63)
+_INT_MAX = 2**63 - 1
+_MAX_DEPTH = 64
+
+
+class CanonicalError(SchemaRouterError):
+    """A value that has no canonical JSON form."""
+
+
+def _reject(value: object, where: str, depth: int) -> None:
+    """Raise unless `value` consists of exact JSON types that orjson writes without loss."""
+    if depth > _MAX_DEPTH:
+        raise CanonicalError(f"{where}: nested deeper than {_MAX_DEPTH} levels.")
+    kind = type(value)
+    if kind is list or kind is tuple:
+        for position, item in enumerate(value):  # type: ignore[arg-type,var-annotated]
+            _reject(item, f"{where}[{position}]", depth + 1)
+    elif kind is dict:
+        for key, item in value.items():  # type: ignore[attr-defined]
+            if type(key) is not str:
+                raise CanonicalError(f"{where}: key {key!r} is a {type(key).__name__}; only plain strings are keys.")
+            _reject_surrogates(key, f"{where} key")
+            _reject(item, f"{where}.{key}", depth + 1)
+    else:
+        _reject_scalar(value, where)
+
+
+def _reject_scalar(value: Any, where: str) -> None:
+    kind = type(value)
+    if kind is str:
+        _reject_surrogates(value, where)
+    elif kind is int:
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise CanonicalError(f"{where}: an integer that does not fit in 64 bits (signed).")
+    elif kind is float:
+        if not math.isfinite(value):
+            raise CanonicalError(f"{where}: {value} is not a JSON number; only finite numbers are.")
+    elif value is not None and kind is not bool:
+        raise CanonicalError(f"{where}: {kind.__name__} is not a JSON type; use plain values.")
+
+
+def _reject_surrogates(text: Any, where: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise CanonicalError(f"{where}: holds a lone surrogate at position {error.start}, no Unicode text.") from None
+
+
+def canonical_json(value: Any) -> bytes:
+    """Write `value` as UTF-8 JSON: keys sorted, no insignificant white space, non-ASCII unescaped.
+
+    Raises CanonicalError for whatever JSON cannot hold exactly: subclasses of the JSON types, NaN, infinities,
+    integers outside 64 bits, lone surrogates, keys that are no plain strings.
+    """
+    _reject(value, "value", 0)
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the SHA-256 of `data` as 64 lower-case hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def fingerprint(value: Any) -> str:
+    """Return the SHA-256 of the canonical JSON of `value`."""
+    return sha256_hex(canonical_json(value))
+
+
+def combine(parts: Mapping[str, str]) -> str:
+    """Return one fingerprint of several named ones; their order does not matter."""
+    return fingerprint(dict(parts))
