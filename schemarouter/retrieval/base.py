@@ -1,0 +1,71 @@
+"""What a retriever is: one method, one ranking, a total order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from schemarouter.catalog import Capability, Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something to be found: its id, the text it is found by, and its contract where it has one."""
+
+    id: str
+    text: str
+    capability: Capability | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a ranking: what it is, how many candidates it kept, what it has to say."""
+
+    name: str
+    kept: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Ids with scores, best first: score descending, then id ascending.
+
+    `stages` says how it came about, and in a stage's note why nothing was returned. `parts` holds, per id, what each kind of
+    evidence gave to its score, where a retriever explains itself.
+    """
+
+    items: tuple[tuple[str, float], ...]
+    stages: tuple[Stage, ...] = ()
+    model_tokens: int = 0
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids, best first."""
+        return tuple(item[0] for item in self.items)
+
+
+class Retriever(Protocol):
+    """Ranks the entries it was built over; a query never changes it."""
+
+    def rank(self, query: str, *, k: int) -> Ranking:
+        """Return at most `k` entries, best first; a smaller `k` gives a prefix of a larger one's ranking."""
+
+
+def ordered(pairs: Iterable[tuple[str, float]], k: int) -> tuple[tuple[str, float], ...]:
+    """The best `k` of ``(id, score)`` pairs in the total order: score descending, then id ascending."""
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: max(k, 0)])
+
+
+def describe(capability: Capability) -> str:
+    """The text a capability is found by: name, description, parameters, output fields, semantic ids, units."""
+    parts = [capability.route_id, capability.description]
+    for item in (*capability.parameters, *capability.outputs):
+        parts += [item.name, item.description, item.semantic_id or "", item.unit or ""]
+    return " ".join(part for part in parts if part)
+
+
+def entries_of(catalog: Catalog) -> Sequence[Entry]:
+    """The capabilities of a catalog as entries, in route order."""
+    return [Entry(item.route_id, describe(item), item) for item in catalog.capabilities]

@@ -1,0 +1,52 @@
+"""Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, ordered
+from schemarouter.retrieval.spec import Declaration, Option
+
+DECLARATION = Declaration(
+    name="rrf",
+    summary="reciprocal rank fusion of nested retrievers",
+    options={"k": Option(int, "60", minimum=0)},
+    nested_min=2,
+    nested_max=8,
+)
+
+
+class ReciprocalRankFusion:
+    """Scores an entry by the sum of ``1 / (k + rank)`` over the rankings that hold it, ranks counted from 1."""
+
+    def __init__(self, retrievers: Sequence[Retriever], *, k: int, depth: int) -> None:
+        self._retrievers = retrievers
+        self._k = k
+        self._depth = depth
+
+    def rank(self, query: str, *, k: int) -> Ranking:
+        """Fuse the full rankings of all nested retrievers, so that a smaller `k` is a prefix of a larger one's."""
+        scores: dict[str, float] = {}
+        stages: list[Stage] = []
+        parts: dict[str, dict[str, float]] = {}
+        tokens = 0
+        for retriever in self._retrievers:
+            ranking = retriever.rank(query, k=self._depth)
+            stages += ranking.stages
+            tokens += ranking.model_tokens
+            name = ranking.stages[-1].name
+            for position, (entry_id, _) in enumerate(ranking.items, start=1):
+                gain = 1.0 / (self._k + position)
+                scores[entry_id] = scores.get(entry_id, 0.0) + gain
+                parts.setdefault(entry_id, {})[name] = gain
+        items = ordered(scores.items(), k)
+        note = "" if items else "no nested retriever returned anything"
+        chosen = {entry_id: parts[entry_id] for entry_id, _ in items}
+        return Ranking(items, (*stages, Stage("rrf", len(items), note)), tokens, chosen)
+
+
+def build(
+    entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[Retriever]
+) -> ReciprocalRankFusion:
+    """Build from a spec's values and the nested retrievers."""
+    return ReciprocalRankFusion(nested, k=int(values["k"]), depth=len(entries))

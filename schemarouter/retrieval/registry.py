@@ -1,0 +1,51 @@
+"""Which retrievers there are. A new one is a file with DECLARATION and build, and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from schemarouter.catalog import Catalog
+from schemarouter.errors import unknown
+from schemarouter.retrieval.base import Entry, Retriever, entries_of
+from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
+
+# Name of the retriever -> module that holds its DECLARATION and build(); imported when asked for, not before.
+RETRIEVERS: dict[str, str] = {
+    "bm25": "schemarouter.retrieval.bm25",
+    "dense": "schemarouter.retrieval.dense",
+    "random": "schemarouter.retrieval.random",
+    "rrf": "schemarouter.retrieval.fusion",
+}
+
+
+def _module(name: str) -> ModuleType:
+    if name not in RETRIEVERS:
+        raise SpecError(unknown("retriever", name, RETRIEVERS))
+    return import_module(RETRIEVERS[name])
+
+
+def declaration(name: str) -> Declaration:
+    """What a retriever takes. Raises SpecError for an unknown name."""
+    found: Declaration = _module(name).DECLARATION
+    return found
+
+
+def resolve(spec: Spec | str) -> Spec:
+    """The full spec, every default written out at every level: the identity of a retriever. Raises SpecError."""
+    given = parse(spec) if isinstance(spec, str) else spec
+    return declaration(given.name).resolve(given, tuple(resolve(item) for item in given.nested))
+
+
+def build_retriever(spec: Spec | str, entries: Catalog | Sequence[Entry]) -> Retriever:
+    """Build a retriever over a catalog or any list of entries. Raises SpecError for what the spec gets wrong."""
+    full = resolve(spec)
+    items = entries_of(entries) if isinstance(entries, Catalog) else entries
+    return _build(full, items)
+
+
+def _build(spec: Spec, entries: Sequence[Entry]) -> Retriever:
+    nested = [_build(item, entries) for item in spec.nested]
+    retriever: Retriever = _module(spec.name).build(entries, declaration(spec.name).values(spec), nested)
+    return retriever

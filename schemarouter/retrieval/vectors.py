@@ -1,0 +1,111 @@
+"""Vectors of texts, computed once: in memory for queries, on disk for the entries of a catalog.
+
+A file's name is the hash of encoder and texts, so that another encoder, catalog or wording never meets an old entry; its
+last 32 bytes are the SHA-256 of the rest, so that a torn or altered file is computed again and not believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemarouter.identity import fingerprint
+
+_DIGEST_BYTES = 32
+
+
+class Encoder(Protocol):
+    """Turns texts into unit vectors."""
+
+    name: str
+    dimensions: int
+
+    @property
+    def identity(self) -> str:
+        """A hash of everything that decides the vectors."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return unit vectors, shape (len(texts), dimensions)."""
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens the encoder reads of a text."""
+
+
+def cache_folder() -> Path:
+    """Where vectors are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder."""
+    chosen = os.environ.get("SCHEMAROUTER_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "schemarouter-research"
+
+
+def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = None) -> NDArray[np.float32]:
+    """Vectors of the entries of a catalog, shape (len(texts), dimensions), float32, kept on disk.
+
+    A cache that cannot be read or written costs time and nothing else.
+    """
+    digest = fingerprint(
+        [encoder.name, encoder.identity, [hashlib.sha256(t.encode("utf-8", "replace")).hexdigest() for t in texts]]
+    )
+    path = (folder or cache_folder()) / "vectors" / f"{digest}.npy"
+    stored = _read(path, (len(texts), encoder.dimensions))
+    if stored is None:
+        stored = encoder.encode(texts).astype(np.float32)
+        with suppress(OSError):
+            _write(path, stored)
+    return stored
+
+
+def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    with suppress(ValueError):
+        found = np.load(io.BytesIO(body), allow_pickle=False)
+        if found.shape == shape and found.dtype == np.float32:
+            return np.asarray(found, dtype=np.float32)
+    return None
+
+
+def _write(path: Path, vectors: NDArray[np.float32]) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, vectors, allow_pickle=False)
+    body = buffer.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(body + hashlib.sha256(body).digest())
+    os.replace(file.name, path)
+
+
+class QueryVectors:
+    """The vectors of the latest queries, kept in memory."""
+
+    def __init__(self, encoder: Encoder, *, limit: int = 4096) -> None:
+        self._encoder = encoder
+        self._limit = limit
+        self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
+
+    def get(self, text: str) -> NDArray[np.float64]:
+        """The unit vector of a text, shape (dimensions,)."""
+        known = self._known.get(text)
+        if known is None:
+            known = self._encoder.encode([text])[0]
+            self._known[text] = known
+            if len(self._known) > self._limit:
+                self._known.popitem(last=False)
+        return known
