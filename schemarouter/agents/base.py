@@ -1,0 +1,114 @@
+"""What an agent is, what it sees, and what a guide may tell the one agent that is given it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from schemarouter.catalog import Catalog, Contract
+from schemarouter.state import Call, Observation
+
+REQUEST_MORE_TOOLS = "REQUEST_MORE_TOOLS"
+TASK_INCOMPLETE = "TASK_INCOMPLETE"
+SYSTEM_PROMPT = (
+    "You complete the user's request with the tools you are given, one call at a time. "
+    f"When none of them helps, answer exactly {REQUEST_MORE_TOOLS}. "
+    f"{TASK_INCOMPLETE} means that the request is not completed yet; look at the tools again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenValue:
+    """A value an agent has seen, with the contract that says what it means."""
+
+    value: Any
+    contract: Contract
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One finished tool turn: what was called and what came back."""
+
+    call: Call
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What an agent sees at a model turn.
+
+    `can_ask` and `can_turn` say whether asking for more, and whether another tool turn, can still change `tools`.
+    """
+
+    query: str
+    tools: Sequence[str]
+    can_ask: bool
+    can_turn: bool
+    history: Sequence[Turn]
+    catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What an agent does at a model turn: call a tool, ask for more tools, or stop."""
+
+    kind: Literal["call", "ask", "stop"]
+    call: Call | None = None
+    reason: str = ""
+
+
+class Guide(Protocol):
+    """Knowledge of the plan, for the one agent that measures retrieval and not itself."""
+
+    def next_call(self) -> Call | None:
+        """The call that completes the next required step, or None when the task is complete."""
+
+    def literals(self) -> Sequence[SeenValue]:
+        """The values the query states, with the contracts of the parameters they are for."""
+
+
+class Agent(Protocol):
+    """Chooses one action a model turn. Made anew for every episode."""
+
+    def act(self, view: View) -> Action:
+        """Choose the next action from what is seen."""
+
+
+def fits(value: SeenValue, parameter: Contract) -> bool:
+    """Whether a seen value may fill a parameter: same meaning and unit where both are registered, else same name and type."""
+    seen = value.contract
+    if seen.semantic_id is not None and parameter.semantic_id is not None:
+        return (
+            seen.semantic_id == parameter.semantic_id
+            and seen.unit == parameter.unit
+            and _admits(parameter, value.value)
+        )
+    return seen.name == parameter.name and seen.type == parameter.type and _admits(parameter, value.value)
+
+
+def _admits(parameter: Contract, value: Any) -> bool:
+    return not parameter.enum or value in parameter.enum
+
+
+def observed_values(history: Sequence[Turn], catalog: Catalog) -> list[SeenValue]:
+    """Every registered field of every completed turn, latest first."""
+    values: list[SeenValue] = []
+    for turn in reversed(history):
+        capability = catalog.get(turn.call.route_id)
+        if capability is None or turn.observation.failed:
+            continue
+        outputs = capability.outputs_by_name
+        values += [SeenValue(v, outputs[name]) for name, v in turn.observation.payload.items() if name in outputs]
+    return values
+
+
+def arguments_from(parameters: Sequence[Contract], values: Sequence[SeenValue]) -> Mapping[str, Any] | None:
+    """Fill each parameter with the first value that fits it; None when one cannot be filled."""
+    arguments: dict[str, Any] = {}
+    for parameter in parameters:
+        chosen = next((v for v in values if fits(v, parameter)), None)
+        if chosen is None:
+            return None
+        arguments[parameter.name] = chosen.value
+    return arguments

@@ -1,0 +1,51 @@
+"""The confirmatory agent: it knows the plan and makes no wrong choice, so that what is measured is retrieval."""
+
+from __future__ import annotations
+
+from schemarouter.agents.base import Action, Guide, View, arguments_from, observed_values
+from schemarouter.retrieval.spec import Declaration, Option
+from schemarouter.state import Call
+
+DECLARATION = Declaration(
+    name="reference",
+    summary="knows the plan; calls what is next when it is shown, else asks, else probes, else stalls",
+    options={"probe": Option(str, "true", choices=("true", "false"))},
+)
+
+
+class Reference:
+    """Calls the next required route when it is exposed; otherwise asks, probes, or stops."""
+
+    def __init__(self, guide: Guide, *, probe: bool) -> None:
+        self._guide = guide
+        self._probe = probe
+
+    def act(self, view: View) -> Action:
+        """Choose the next action. An ask or a probe is made only where it can still change what is exposed."""
+        call = self._guide.next_call()
+        if call is None:
+            return Action("stop", reason="completed")
+        if call.route_id in view.tools:
+            return Action("call", call)
+        if view.can_ask:
+            return Action("ask")
+        probe = self._probe_call(view) if self._probe and view.can_turn else None
+        return Action("call", probe) if probe is not None else Action("stop", reason="stalled")
+
+    def _probe_call(self, view: View) -> Call | None:
+        """The first exposed read-only route, by route id, not called before, that values seen so far can fill."""
+        called = {turn.call.route_id for turn in view.history}
+        values = [*observed_values(view.history, view.catalog), *self._guide.literals()]
+        for route_id in sorted(view.tools):
+            capability = view.catalog.get(route_id)
+            if capability is None or capability.effect != "read" or route_id in called:
+                continue
+            arguments = arguments_from(capability.required_parameters, values)
+            if arguments is not None:
+                return Call(route_id, arguments)
+        return None
+
+
+def build(guide: Guide, values: dict[str, int | float | str]) -> Reference:
+    """Build from a spec's values."""
+    return Reference(guide, probe=values["probe"] == "true")

@@ -1,0 +1,155 @@
+"""The record of an episode: everything that happened, turn by turn, as an append-only list of typed events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from schemarouter.catalog import explain
+from schemarouter.errors import InvalidRunError
+
+SCHEMA_VERSION = 1
+_CONFIG = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """Tools were shown. `ranking` holds the ids of the ranking they came from, best first; FULL and ORACLE have none."""
+
+    turn: int
+    cause: Literal["open", "widen", "refresh"]
+    routes: tuple[str, ...]
+    ranking: tuple[str, ...]
+    can_ask: bool
+    can_turn: bool
+    type: Literal["exposed"] = "exposed"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTurn:
+    """The agent was asked. Tokens of its whole prompt, and those that the tool schemas are of it."""
+
+    turn: int
+    input_tokens: int
+    schema_tokens: int
+    type: Literal["model_turn"] = "model_turn"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The agent asked for more tools."""
+
+    turn: int
+    type: Literal["asked"] = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The agent called a route."""
+
+    turn: int
+    route: str
+    arguments: Mapping[str, Any]
+    type: Literal["called"] = "called"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The policy decided, before anything ran, from these facts."""
+
+    turn: int
+    registered: bool
+    exposed: bool
+    schema_valid: bool
+    effect: str
+    authorised: bool
+    allowed: bool
+    error: str
+    type: Literal["decided"] = "decided"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What came back of a call; `ran` and `error` come from an execution, `blocked` from the policy.
+
+    `incomplete` is the completion state after the turn, `state_sha256` the hash of the state's canonical bytes, `omitted`
+    counts what was left out of the state.
+    """
+
+    turn: int
+    outcome: Literal["ran", "error", "blocked"]
+    payload: Mapping[str, Any]
+    incomplete: bool
+    state_sha256: str
+    omitted: Mapping[str, int]
+    type: Literal["observed"] = "observed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Why the episode ended, and the steps that the environment had completed by then, in order."""
+
+    turn: int
+    reason: Literal["completed", "stalled", "turn_limit", "agent_stopped", "exception", "infrastructure"]
+    detail: str
+    steps_completed: tuple[str, ...]
+    type: Literal["ended"] = "ended"
+
+
+Event = Annotated[Exposed | ModelTurn | Asked | Called | Decided | Observed | Ended, Field(discriminator="type")]
+
+
+@pydantic_dataclass(frozen=True, slots=True, config=_CONFIG)
+class EpisodeRecord:
+    """One attempt at one episode."""
+
+    schema_version: int
+    task: str
+    catalog: int
+    condition: str
+    attempt: int
+    events: tuple[Event, ...] = field(default=())
+
+    @property
+    def episode_id(self) -> str:
+        """``task/catalog/condition``."""
+        return episode_id(self.task, self.catalog, self.condition)
+
+    @property
+    def infrastructure(self) -> bool:
+        """Whether the attempt ended for reasons of the machine alone, and is no outcome."""
+        return bool(self.events) and isinstance(self.events[-1], Ended) and self.events[-1].reason == "infrastructure"
+
+
+def episode_id(task: str, catalog: int, condition: str) -> str:
+    """The name of an episode of the grid."""
+    return f"{task}/{catalog}/{condition}"
+
+
+_ADAPTER = TypeAdapter(EpisodeRecord)
+
+
+def encode(record: EpisodeRecord) -> bytes:
+    """Write a record as canonical JSON, without a line end."""
+    return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
+
+
+def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
+    """Read a record. Raises InvalidRunError naming `place` and everything wrong there; a newer version is refused by name."""
+    try:
+        raw = orjson.loads(data) if isinstance(data, bytes) else data
+        version = raw.get("schema_version") if isinstance(raw, Mapping) else None
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise InvalidRunError(
+                f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}."
+            )
+        return _ADAPTER.validate_python(raw)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRunError(f"{place}: not JSON ({error}).") from None
+    except ValidationError as error:
+        raise InvalidRunError(f"{place}: " + "; ".join(explain(error)[:3])) from None
