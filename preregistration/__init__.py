@@ -1,0 +1,1 @@
+"""What was promised: the protocol, typed, and its lock."""
