@@ -1,0 +1,1 @@
+"""What is asked: tasks, their environment, the catalogs."""

@@ -1,0 +1,126 @@
+"""Reading the surfaces: catalogs, prompts and answer keys, each with its fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+import orjson
+from pydantic import ValidationError
+
+from schemarouter.catalog import Catalog, explain, load_catalog
+from schemarouter.errors import SchemaRouterError, UsageError, unknown
+from schemarouter.identity import fingerprint
+from surface.task import CellFile, Language, Stratum, Task, TaskKey, TaskPrompt
+
+ROOT = Path(__file__).resolve().parent
+SurfaceName = Literal["development", "frozen"]
+FOLDERS: Mapping[str, str] = {"development": "development", "frozen": "tasks"}
+
+
+class SurfaceError(SchemaRouterError):
+    """Task files that cannot be read or contradict each other."""
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The tasks of one surface, sorted by id, and the cell that each belongs to."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    strata: Mapping[str, str]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Task]:
+        """Tasks by their id."""
+        return {task.prompt.id: task for task in self.tasks}
+
+    def prompt(self, task_id: str) -> TaskPrompt:
+        """What the world may see of a task. Raises UsageError for an unknown id."""
+        return self._task(task_id).prompt
+
+    def key(self, task_id: str) -> TaskKey:
+        """The answer key of a task. Raises UsageError for an unknown id."""
+        return self._task(task_id).key
+
+    def _task(self, task_id: str) -> Task:
+        task = self.by_id.get(task_id)
+        if task is None:
+            raise UsageError(unknown("task", task_id, self.by_id))
+        return task
+
+    def stratum(self, task_id: str) -> str:
+        """The stratum of a task."""
+        return self.strata[task_id]
+
+    def cell(self, task_id: str) -> str:
+        """``stratum/language`` of a task."""
+        return f"{self.strata[task_id]}/{self.by_id[task_id].prompt.language}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over every prompt and key with its stratum."""
+        return fingerprint(
+            [{"stratum": self.strata[task.prompt.id], **task.model_dump(mode="json")} for task in self.tasks]
+        )
+
+
+def load_full_catalog(root: Path = ROOT) -> Catalog:
+    """The largest catalog; smaller ones are nested in it (`Catalog.tier`)."""
+    return load_catalog(root / "catalog")
+
+
+def load_catalogs(sizes: Iterable[int], root: Path = ROOT) -> dict[int, Catalog]:
+    """The nested catalogs of the sizes asked for. Raises CatalogError for a size that does not exist."""
+    full = load_full_catalog(root)
+    return {size: full.tier(size) for size in sizes}
+
+
+def load_surface(name: str, root: Path = ROOT) -> Surface:
+    """Read every cell file of a surface. Raises SurfaceError with all mistakes of all files at once."""
+    folder = FOLDERS.get(name)
+    if folder is None:
+        raise UsageError(unknown("surface", name, FOLDERS))
+    tasks: list[Task] = []
+    strata: dict[str, str] = {}
+    problems: list[str] = []
+    for path in sorted((root / folder).glob("*/*.json")):
+        try:
+            cell = _load_cell(path)
+        except SurfaceError as error:
+            problems.append(str(error))
+            continue
+        for task in cell.tasks:
+            if task.prompt.id in strata:
+                problems.append(f"{_place(path)}: task id {task.prompt.id!r} stands in another file already.")
+            strata[task.prompt.id] = cell.stratum
+            tasks.append(task)
+    if problems:
+        raise SurfaceError("\n".join(problems))
+    return Surface(name, tuple(sorted(tasks, key=lambda task: task.prompt.id)), strata)
+
+
+def _place(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _load_cell(path: Path) -> CellFile:
+    place = _place(path)
+    try:
+        cell = CellFile.model_validate(orjson.loads(path.read_bytes()))
+    except OSError as error:
+        raise SurfaceError(f"{place}: cannot be read ({error.strerror}).") from None
+    except orjson.JSONDecodeError as error:
+        raise SurfaceError(f"{place}: not JSON ({error}).") from None
+    except ValidationError as error:
+        raise SurfaceError("\n".join(f"{place}: {line}" for line in explain(error))) from None
+    if (cell.stratum, cell.language) != (path.parent.name, path.stem):
+        raise SurfaceError(f"{place}: holds the cell {cell.stratum}/{cell.language}.")
+    return cell
+
+
+STRATA: tuple[str, ...] = get_args(Stratum)
+LANGUAGES: tuple[str, ...] = get_args(Language)
