@@ -1,0 +1,184 @@
+"""The loop of one episode. It records what happens and counts nothing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from conditions.base import Condition, Exposure
+from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Action, Agent, Turn, View
+from schemarouter.catalog import Catalog
+from schemarouter.identity import canonical_json, sha256_hex
+from schemarouter.policy import Policy, facts_of
+from schemarouter.records import (
+    SCHEMA_VERSION,
+    Asked,
+    Called,
+    Decided,
+    Ended,
+    EpisodeRecord,
+    Event,
+    Exposed,
+    ModelTurn,
+    Observed,
+)
+from schemarouter.state import Call, Observation, omissions
+from schemarouter.tokens import Message, TokenCounter, call_text, result_text
+from surface.environment import Environment
+
+# What the machine alone is to blame for; decided by the kind of error, never by looking at the outcome. A missing file or a
+# refused permission is not among them: that is somebody's code.
+_MACHINE_ERRORS = frozenset(
+    (
+        errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+        errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
+        errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT,
+    )
+)  # fmt: skip
+
+
+def is_infrastructure(error: BaseException) -> bool:
+    """Whether an error is evidence about the machine alone: out of memory, disk, network or host."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS)
+
+
+@dataclass
+class Episode:
+    """Everything one episode needs, and its events as they come."""
+
+    task_id: str
+    catalog_size: int
+    query: str
+    authorised: tuple[str, ...]
+    catalog: Catalog
+    condition: Condition
+    agent: Agent
+    environment: Environment
+    policy: Policy
+    counter: TokenCounter
+    max_model_turns: int
+    attempt: int = 1
+    events: list[Event] = field(default_factory=list)
+    _messages: list[Message] = field(default_factory=list)
+    _history: list[Turn] = field(default_factory=list)
+    _turn: int = 0
+
+    def run(self) -> EpisodeRecord:
+        """Run to the end. Whatever is raised inside becomes a failed episode with its reason, never a missing one."""
+        try:
+            reason, detail = self._run()
+        except Exception as error:
+            # None is ever dropped: agent, retriever, condition and environment code may raise anything.
+            reason = "infrastructure" if is_infrastructure(error) else "exception"
+            detail = f"{type(error).__name__}: {error}"[:500]
+        steps = tuple(self.environment.progress.complete)
+        self.events.append(Ended(self._turn, reason, detail, steps))  # type: ignore[arg-type]
+        return EpisodeRecord(
+            SCHEMA_VERSION, self.task_id, self.catalog_size, self.condition.name, self.attempt, tuple(self.events)
+        )
+
+    def _run(self) -> tuple[str, str]:
+        self._show(self.condition.open(self.query))
+        self._messages.append(Message("user", self.query))
+        asked_in_vain = False
+        for turn in range(1, self.max_model_turns + 1):
+            self._turn = turn
+            action = self._model_turn()
+            if action.kind == "stop":
+                return ("stalled" if action.reason == "stalled" else "agent_stopped"), action.reason
+            if action.kind == "ask":
+                if not self._ask():
+                    if asked_in_vain:
+                        return "stalled", "asked twice with nothing changed"
+                    asked_in_vain = True
+                else:
+                    asked_in_vain = False
+                continue
+            asked_in_vain = False
+            assert action.call is not None
+            self._tool_turn(action.call)
+            if not self.environment.progress.incomplete:
+                return "completed", ""
+        return "turn_limit", f"{self.max_model_turns} model turns"
+
+    def _show(self, exposure: Exposure) -> None:
+        ranking = exposure.ranking.ids if exposure.ranking is not None else ()
+        self.events.append(
+            Exposed(self._turn, exposure.cause, exposure.routes, ranking, exposure.can_ask, exposure.can_turn)
+        )
+
+    def _model_turn(self) -> Action:
+        exposure = self.condition.exposure
+        schema_tokens = self.counter.tools(self.catalog, exposure.routes)
+        plain_tokens = self.counter.conversation(SYSTEM_PROMPT, self._messages)
+        self.events.append(ModelTurn(self._turn, plain_tokens + schema_tokens, schema_tokens))
+        view = View(
+            self.query, exposure.routes, exposure.can_ask, exposure.can_turn, tuple(self._history), self.catalog
+        )
+        return self.agent.act(view)
+
+    def _ask(self) -> bool:
+        """The agent asks; returns whether what is shown has changed."""
+        self.events.append(Asked(self._turn))
+        self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
+        return self._update(self.condition.ask)
+
+    def _update(self, step: Callable[[], Exposure]) -> bool:
+        before = self.condition.exposure
+        after = step()
+        if after is before:
+            return False
+        self._show(after)
+        return after.routes != before.routes
+
+    def _tool_turn(self, call: Call) -> None:
+        # A call that JSON cannot hold is malformed: it ends the episode here and not the run when the record is written.
+        canonical_json([call.route_id, dict(call.arguments)])
+        self.events.append(Called(self._turn, call.route_id, dict(call.arguments)))
+        observation = self._execute(call)
+        call_id = f"call{self._turn:05d}"
+        name = call.route_id.replace(".", "__")
+        self._messages += [
+            Message("call", call_text(name, dict(call.arguments), call_id)),
+            Message("result", result_text(dict(observation.payload), call_id)),
+        ]
+        self._history.append(Turn(call, observation))
+        incomplete = self.environment.progress.incomplete
+        before = self.condition.exposure
+        after = self.condition.observe(call, observation, incomplete=incomplete)
+        self.events.append(
+            Observed(
+                self._turn,
+                observation.outcome,
+                observation.payload,
+                incomplete,
+                sha256_hex(self.condition.state.canonical_json()),
+                omissions(call, observation, self.catalog.get(call.route_id)),
+            )
+        )
+        if after is not before:
+            self._show(after)
+
+    def _execute(self, call: Call) -> Observation:
+        """Ask the policy, record its decision, and only then run the call."""
+        facts = facts_of(call, self.catalog, self.condition.exposure.routes, self.authorised)
+        decision = self.policy.decide(call, facts)
+        self.events.append(
+            Decided(
+                self._turn,
+                facts.registered,
+                facts.exposed,
+                facts.schema_valid,
+                facts.effect,
+                facts.authorised,
+                decision.allowed,
+                decision.error,
+            )
+        )
+        if not decision.allowed:
+            return Observation("blocked", {"status": "blocked", "error": decision.error})
+        if not facts.registered:
+            # A broken policy let it through; there is nothing that could run.
+            return Observation("error", {"status": "error", "error": f"unregistered_route: {call.route_id}"})
+        return self.environment.execute(call)

@@ -1,0 +1,262 @@
+"""The grid of episodes and how it is run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from conditions.episode import Episode
+from conditions.registry import CONDITIONS, make_condition
+from conditions.store import (
+    RUN_FILE,
+    TIMING_FILE,
+    ShardWriter,
+    header_line,
+    pretty_json,
+    read_run,
+    shard_name,
+    write_whole,
+)
+from preregistration.protocol import Protocol
+from schemarouter.agents.base import Agent, Guide
+from schemarouter.agents.registry import build_agent
+from schemarouter.catalog import Catalog
+from schemarouter.errors import InvalidRunError, UsageError, unknown
+from schemarouter.identity import fingerprint
+from schemarouter.policy import Policy, StandardPolicy
+from schemarouter.records import EpisodeRecord, episode_id
+from schemarouter.retrieval.base import Ranking, Retriever
+from schemarouter.retrieval.registry import build_retriever
+from schemarouter.retrieval.spec import Spec
+from schemarouter.tokens import TokenCounter
+from surface.environment import Environment, PlanGuide
+from surface.loader import Surface
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One episode of the grid."""
+
+    task: str
+    catalog: int
+    condition: str
+
+    @property
+    def episode_id(self) -> str:
+        """``task/catalog/condition``."""
+        return episode_id(self.task, self.catalog, self.condition)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The grid, in the fixed order in which it is enumerated: catalog, task, condition."""
+
+    tasks: tuple[str, ...]
+    catalogs: tuple[int, ...]
+    conditions: tuple[str, ...]
+    limit: int | None = None
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Every episode of the grid."""
+        units = tuple(Unit(t, c, n) for c in self.catalogs for t in self.tasks for n in self.conditions)
+        return units[: self.limit]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the ids of the grid in their order."""
+        return fingerprint([unit.episode_id for unit in self.units])
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as a header holds it."""
+        return {
+            "tasks": list(self.tasks),
+            "catalogs": list(self.catalogs),
+            "conditions": list(self.conditions),
+            "limit": self.limit,
+            "episodes": len(self.units),
+            "fingerprint": self.fingerprint,
+        }
+
+
+def make_plan(
+    protocol: Protocol,
+    surface: Surface,
+    *,
+    tasks: Sequence[str] = (),
+    catalogs: Sequence[int] = (),
+    conditions: Sequence[str] = (),
+    limit: int | None = None,
+) -> Plan:
+    """The whole grid of a protocol, or the part asked for. Raises UsageError for names that are not in it."""
+    known = [task.prompt.id for task in surface.tasks]
+    for kind, given, allowed in (
+        ("task", tasks, known),
+        ("catalog", [str(c) for c in catalogs], [str(c) for c in protocol.catalogs]),
+        ("condition", conditions, [*protocol.conditions.names]),
+    ):
+        for name in given:
+            if name not in allowed:
+                raise UsageError(unknown(kind, name, allowed))
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit is a whole number from 1, got {limit}.")
+    return Plan(
+        tuple(t for t in known if not tasks or t in tasks),
+        tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
+        tuple(n for n in protocol.conditions.names if not conditions or n in conditions),
+        limit,
+    )
+
+
+def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
+    """The plan that a header holds. Raises InvalidRunError when it does not add up."""
+    try:
+        plan = Plan(tuple(value["tasks"]), tuple(value["catalogs"]), tuple(value["conditions"]), value["limit"])
+        stated = (value["episodes"], value["fingerprint"])
+        actual = (len(plan.units), plan.fingerprint)
+    except (KeyError, TypeError) as error:
+        raise InvalidRunError(f"{place}: no plan ({type(error).__name__}: {error}).") from None
+    if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
+        raise InvalidRunError(
+            f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
+        )
+    return plan
+
+
+class OpeningRankings:
+    """A retriever that remembers its rankings: the arms of a task open with one and the same."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+        self._known: dict[tuple[str, int], Ranking] = {}
+
+    def rank(self, query: str, *, k: int) -> Ranking:
+        """The ranking of the wrapped retriever."""
+        known = self._known.get((query, k))
+        if known is None:
+            known = self._retriever.rank(query, k=k)
+            self._known[(query, k)] = known
+        return known
+
+
+AgentFactory = Callable[[Guide], Agent]
+
+
+class Runner:
+    """Runs units of a grid: builds what they need once and shares it.
+
+    `agent_factory` and `policy` are those of the experiment unless a test hands in hostile ones.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        surface: Surface,
+        catalogs: Mapping[int, Catalog],
+        *,
+        retriever: Spec,
+        agent: Spec,
+        agent_factory: AgentFactory | None = None,
+        policy: Policy | None = None,
+        retrievers: Mapping[int, Retriever] | None = None,
+    ) -> None:
+        self._protocol = protocol
+        self._surface = surface
+        self._catalogs = catalogs
+        self._retriever_spec = retriever
+        self._agent_factory = agent_factory or (lambda guide: build_agent(agent, guide))
+        self._policy = policy or StandardPolicy()
+        self._retrievers: dict[int, Retriever] = dict(retrievers or {})
+        self._counter = TokenCounter()
+
+    def retriever(self, size: int) -> Retriever:
+        """The retriever over the catalog of that size, built at first use."""
+        if size not in self._retrievers:
+            self._retrievers[size] = OpeningRankings(build_retriever(self._retriever_spec, self._catalogs[size]))
+        return self._retrievers[size]
+
+    def run(self, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
+        """Run one episode to its end."""
+        prompt, key = self._surface.prompt(unit.task), self._surface.key(unit.task)
+        catalog = self._catalogs[unit.catalog]
+        environment = Environment(key, catalog, seed_text=prompt.id)
+        condition = make_condition(
+            unit.condition,
+            self.retriever(unit.catalog),
+            catalog,
+            self._protocol.conditions,
+            required_routes=key.required_routes if unit.condition == "ORACLE" else (),
+        )
+        return Episode(
+            task_id=prompt.id,
+            catalog_size=unit.catalog,
+            query=prompt.query,
+            authorised=key.authorised,
+            catalog=catalog,
+            condition=condition,
+            agent=self._agent_factory(PlanGuide(environment.progress, catalog)),
+            environment=environment,
+            policy=self._policy,
+            counter=self._counter,
+            max_model_turns=self._protocol.episode.max_model_turns,
+            attempt=attempt,
+        ).run()
+
+
+class InfrastructureError(InvalidRunError):
+    """The machine failed under an episode; it stays on record and is run again by the same command."""
+
+
+def prepare(folder: Path, run: Mapping[str, Any]) -> None:
+    """Make a run directory, or go on in one of the same run. Raises InvalidRunError telling every difference."""
+    path = folder / RUN_FILE
+    if not path.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise InvalidRunError(
+                f"{folder} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
+            )
+        write_whole(path, pretty_json(run))
+        return
+    stored = read_run(folder)
+    differences = [
+        f"{part}.{name}: {stored[part].get(name)!r} there, {run[part].get(name)!r} now"
+        for part in ("identities", "plan", "provenance")
+        for name in sorted(set(stored.get(part, {})) | set(run[part]))
+        if name != "argv" and stored[part].get(name) != run[part].get(name)
+    ]
+    if differences:
+        raise InvalidRunError(
+            f"{folder} holds another run; use another --out. What differs:\n  " + "\n  ".join(differences)
+        )
+
+
+def execute(folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]) -> None:
+    """Run every unit that is not finished yet, appending records; `progress` is told the number finished so far.
+
+    Raises InfrastructureError when the machine failed under an episode, after putting that on record.
+    """
+    prepare(folder, run)
+    header = header_line(run["identities"], run["plan"], 1, 1)
+    with ShardWriter(folder / shard_name(1, 1), header) as writer, (folder / TIMING_FILE).open("ab") as timing:
+        progress(len(writer.finished))
+        for unit in plan.units:
+            if unit.episode_id in writer.finished:
+                continue
+            start = time.perf_counter_ns()
+            record = runner.run(unit, attempt=writer.attempts.get(unit.episode_id, 0) + 1)
+            wall_ms = (time.perf_counter_ns() - start) / 1e6
+            writer.append(record)
+            line = {"episode": unit.episode_id, "attempt": record.attempt, "wall_ms": round(wall_ms, 3)}
+            timing.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+            if record.infrastructure:
+                raise InfrastructureError(
+                    f"{unit.episode_id}: the machine failed ({record.events[-1].detail}); it is on record, "  # type: ignore[union-attr]
+                    "nothing is lost, and the same command runs this episode again."
+                )
+            progress(len(writer.finished))

@@ -1,0 +1,14 @@
+"""FULL: the whole catalog."""
+
+from __future__ import annotations
+
+from conditions.base import Condition, Exposure
+
+
+class Full(Condition):
+    """Shows everything; no rank, no retrieval."""
+
+    name = "FULL"
+
+    def _first(self, query: str) -> Exposure:
+        return Exposure(self.catalog.route_ids, None, "open")

@@ -1,0 +1,32 @@
+"""SR-5-STATE-AWARE: a fresh Top-5 from the observed state after each tool turn, within a budget."""
+
+from __future__ import annotations
+
+from conditions.base import Condition, Exposure, shown
+from conditions.budget import RefreshBudget
+from schemarouter.retrieval.base import Ranking
+from schemarouter.state import ExecutionState
+
+
+class StateAware(Condition):
+    """Refreshes at most once a turn; a turn that left the state's bytes as they were, or ended the task, spends nothing."""
+
+    name = "SR-5-STATE-AWARE"
+
+    def _first(self, query: str) -> Exposure:
+        self.budget = RefreshBudget(self.rules.refresh_budget)
+        return self._of(self.opening_ranking(query), "open")
+
+    def _of(self, ranking: Ranking, cause: str) -> Exposure:
+        routes = shown(ranking.ids[: self.rules.top_k])
+        can_turn = self.budget.left > 0
+        return Exposure(routes, ranking, "open" if cause == "open" else "refresh", can_turn=can_turn)
+
+    def _after_turn(self, before: ExecutionState, failed: bool) -> Exposure:
+        state = self.state
+        if not state.task_incomplete_boolean or self.budget.left == 0:
+            return self.exposure
+        if state.canonical_json() == before.canonical_json():
+            return self.exposure
+        self.budget = self.budget.spend()
+        return self._of(self.retriever.rank(state.retrieval_query(), k=self.rules.top_k), "refresh")

@@ -1,0 +1,15 @@
+"""SR-5-STATIC: the Top-5 for the query, never refreshed."""
+
+from __future__ import annotations
+
+from conditions.base import Condition, Exposure, shown
+
+
+class Static(Condition):
+    """One look at the query decides for the whole episode."""
+
+    name = "SR-5-STATIC"
+
+    def _first(self, query: str) -> Exposure:
+        ranking = self.opening_ranking(query)
+        return Exposure(shown(ranking.ids[: self.rules.top_k]), ranking, "open")
