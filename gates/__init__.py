@@ -1,0 +1,1 @@
+"""What it means: replay, measures, intervals, aggregate, gate."""
