@@ -1,0 +1,91 @@
+"""``aggregate``, ``gate`` and ``show``: what a terminal run says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schemarouter.cli.common import print_json
+from schemarouter.errors import EXIT_GATE_FAILED, InvalidRunError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from gates.aggregate import Aggregate
+    from preregistration.protocol import Protocol
+
+Directory = Annotated[Path, typer.Argument(help="Run directory.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+def _aggregate(directory: Path) -> tuple[Aggregate, Protocol]:
+    from conditions.store import read_run
+    from gates.aggregate import aggregate as compute
+    from schemarouter.cli.world import world_of_run
+
+    world = world_of_run(read_run(directory))
+    return compute(directory, world), world.protocol
+
+
+def aggregate(directory: Directory, as_json: AsJson = False) -> None:
+    """Check, replay and measure a terminal run; writes aggregate.json. Refuses anything else with exit 3."""
+    from conditions.store import AGGREGATE_FILE
+    from gates.aggregate import write_aggregate
+
+    result, _ = _aggregate(directory)
+    write_aggregate(directory, result)
+    if as_json:
+        print_json(result.as_json())
+    else:
+        typer.echo(
+            f"{len(result.rows)}/{len(result.plan.units)} episodes replayed; {directory / AGGREGATE_FILE} written."
+        )
+
+
+def gate(directory: Directory, as_json: AsJson = False) -> None:
+    """Judge a terminal run: exit 0 pass, 1 fail, 3 incomplete, altered or otherwise invalid."""
+    from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, write_whole
+    from gates.aggregate import write_aggregate
+    from gates.gate import judge
+    from schemarouter.cli.render import print_verdict
+
+    result, protocol = _aggregate(directory)
+    path = directory / AGGREGATE_FILE
+    if path.exists():
+        if path.read_bytes() != pretty_json(result.as_json()):
+            raise InvalidRunError(
+                f"{path} is not what the shards give; it was altered, or is of other code. Delete it to go on."
+            )
+    else:
+        write_aggregate(directory, result)
+    verdict = judge(result, protocol)
+    write_whole(directory / VERDICT_FILE, pretty_json(verdict.as_json()))
+    if as_json:
+        print_json(verdict.as_json())
+    else:
+        print_verdict(verdict)
+    if not verdict.passed:
+        raise typer.Exit(EXIT_GATE_FAILED)
+
+
+def show(
+    directory: Directory,
+    episode: Annotated[str, typer.Argument(help="task/catalog/condition; every episode's outcome when left out.")] = "",
+) -> None:
+    """One episode turn by turn, or all in a line each; only once the run is terminal."""
+    from schemarouter.cli.render import print_episode, print_episodes
+
+    result, _ = _aggregate(directory)
+    if not episode:
+        print_episodes(result)
+        return
+    known = [unit.episode_id for unit in result.plan.units]
+    if episode not in known:
+        raise UsageError(unknown("episode", episode, known) if len(known) < 40 else _near(episode, known))
+    print_episode(directory, episode)
+
+
+def _near(episode: str, known: list[str]) -> str:
+    from schemarouter.errors import closest
+
+    return f"unknown episode {episode!r}.{closest(episode, known)} The run has {len(known)}; schemarouter show DIR lists them."

@@ -1,0 +1,199 @@
+"""Verdicts and episodes for people's eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from conditions.store import SHARD_GLOB, ShardLine, read_shard
+from gates.aggregate import Aggregate
+from gates.gate import SLICED, Criterion, Verdict
+from gates.intervals import Interval
+from gates.measures import BY_NAME, SR_CONDITIONS
+from schemarouter.cli.world import world_of_run
+from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed
+from schemarouter.state import Call, ExecutionState, Observation
+
+NAMES = {"percentile": "percentile", "rao_wu": "Rao-Wu", "logit_t": "logit-t"}
+_WIDTH = 140
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
+
+
+def number(value: float | None, *, rate: bool) -> str:
+    """A figure for a table: rates in percent, other means plainly, an undefined one by that word."""
+    if value is None:
+        return "undefined"
+    return f"{100 * value:.1f} %" if rate else f"{value:,.1f}"
+
+
+def interval_text(interval: Interval | None, *, rate: bool) -> str:
+    """An interval for a table; a replaced method is named."""
+    if interval is None:
+        return ""
+    if interval.low is None or interval.high is None:
+        return "undefined"
+    scale = 100 if rate else 1
+    text = f"[{scale * interval.low:.1f}, {scale * interval.high:.1f}]"
+    return text + (" exact" if interval.method.startswith("exact") else "")
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """The arms, the slices, the criteria and the verdict."""
+    console = _console()
+    if verdict.stamp:
+        console.print(f"[bold]{verdict.stamp}[/bold]")
+    console.print(_arms(verdict))
+    for name in verdict.slices:
+        console.print(_slices(verdict, name))
+    console.print(_criteria(verdict))
+    for note in verdict.notes:
+        console.print(note)
+    episodes = verdict.provenance["episodes"]
+    console.print(f"{episodes['counted']}/{episodes['expected']} episodes. {verdict.provenance['agent_note']}")
+    failed = [str(item.number) for item in verdict.criteria if not item.passed]
+    word = "PASS" if verdict.passed else f"FAIL (criteria {', '.join(failed)})"
+    console.print(f"[bold]Verdict: {word}[/bold]" + (f" — {verdict.stamp}" if verdict.stamp else ""))
+
+
+def _arms(verdict: Verdict) -> Table:
+    table = Table(title="Measures by condition (n/expected; intervals 95 %)", title_justify="left")
+    table.add_column("measure")
+    for name in verdict.arms:
+        table.add_column(name, justify="right")
+    for measure in BY_NAME.values():
+        cells = []
+        for name, arm in verdict.arms.items():
+            if measure.ranked_only and name not in SR_CONDITIONS:
+                cells.append("–")
+                continue
+            entry = arm[measure.name]
+            text = number(entry["value"], rate=measure.rate)
+            if measure.rate:
+                text += f" ({entry['numerator']}/{entry['denominator']})"
+            intervals = entry.get("intervals", {})
+            if intervals:
+                text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.rate)
+            cells.append(text)
+        table.add_row(measure.title, *cells)
+    return table
+
+
+def _slices(verdict: Verdict, name: str) -> Table:
+    table = Table(title=f"By {name} (logit-t intervals)", title_justify="left")
+    table.add_column(name)
+    table.add_column("condition")
+    for measure in SLICED:
+        table.add_column(BY_NAME[measure].title, justify="right")
+    for group, by_condition in verdict.slices[name].items():
+        for position, (condition, entries) in enumerate(by_condition.items()):
+            cells = [
+                f"{number(entries[m]['value'], rate=True)} ({entries[m]['numerator']}/{entries[m]['denominator']}) "
+                + interval_text(entries[m]["interval"], rate=True)
+                for m in SLICED
+            ]
+            table.add_row("" if position else group, condition, *cells)
+    return table
+
+
+def _criteria(verdict: Verdict) -> Table:
+    table = Table(title="Gate (point estimates decide)", title_justify="left")
+    for title in ("", "criterion", "judged on", "estimate", "intervals", "carried by", "holds"):
+        table.add_column(title, overflow="fold")
+    for item in verdict.criteria:
+        table.add_row(str(item.number), item.title, item.detail, *_judgement(item))
+    return table
+
+
+def _judgement(item: Criterion) -> tuple[str, str, str, str]:
+    rate = item.number in (1, 2, 3, 6)
+    estimate = str(item.sums["all"][0]) if item.number == 5 else number(item.estimate, rate=rate)
+    intervals = "\n".join(f"{NAMES[n]} {interval_text(v, rate=rate)}" for n, v in item.intervals.items())
+    carried = "\n".join(f"{NAMES[n]}: {'yes' if v else 'no'}" for n, v in item.carried_by.items())
+    return estimate, intervals, carried, "undefined" if item.undefined else ("yes" if item.passed else "NO")
+
+
+def print_episodes(result: Aggregate) -> None:
+    """One line an episode."""
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    for title in ("episode", "pass", "steps", "recall", "missed", "recovered", "turns", "schema tokens"):
+        table.add_column(title)
+    for row in result.rows:
+        f = row.figures
+        table.add_row(
+            f"{row.task}/{row.catalog}/{row.condition}",
+            "yes" if f.passed else "no",
+            f"{f.steps_completed}/{f.steps_required}",
+            f"{f.recall_hits}/{f.recall_events}",
+            "yes" if f.missed else "",
+            ("yes" if f.recovered else "no") if f.missed else "",
+            str(f.model_turns),
+            str(f.schema_tokens),
+        )
+    console.print(table)
+
+
+def _find(directory: Path, episode: str) -> list[EpisodeRecord]:
+    return [
+        line.record
+        for path in sorted(directory.glob(SHARD_GLOB))
+        for line in read_shard(path)
+        if isinstance(line, ShardLine) and line.record.episode_id == episode
+    ]
+
+
+def print_episode(directory: Path, episode: str) -> None:
+    """Every attempt at an episode, turn by turn: exposed, called, observed, state."""
+    from conditions.store import read_run
+
+    console = _console()
+    world = world_of_run(read_run(directory))
+    for record in _find(directory, episode):
+        prompt = world.surface.prompt(record.task)
+        console.print(f"{record.episode_id}, attempt {record.attempt}", style="bold", highlight=False)
+        console.print(prompt.query, markup=False, highlight=False)
+        state = ExecutionState.start(prompt.query)
+        catalog = world.catalogs[record.catalog]
+        call = Call("", {})
+        for event in record.events:
+            for line in _event_lines(event):
+                console.print(line, markup=False, highlight=False)
+            if isinstance(event, Called):
+                call = Call(event.route, event.arguments)
+            if isinstance(event, Observed):
+                observation = Observation(event.outcome, event.payload)
+                state = state.observe(call, observation, catalog.get(call.route_id), incomplete=event.incomplete)
+                console.print(f"  state     {state.canonical_json().decode()}", markup=False, highlight=False)
+
+
+def _event_lines(event: object) -> list[str]:
+    if isinstance(event, Exposed):
+        routes = ", ".join(event.routes) if len(event.routes) <= 20 else f"{len(event.routes)} routes"
+        return [f"  exposed   ({event.cause}) {routes}"]
+    if isinstance(event, ModelTurn):
+        return [f"turn {event.turn}: {event.input_tokens} input tokens, {event.schema_tokens} of them tool schemas"]
+    if isinstance(event, Asked):
+        return ["  asked for more tools"]
+    if isinstance(event, Called):
+        return [f"  called    {event.route} {_plain(event.arguments)}"]
+    if isinstance(event, Decided):
+        return [f"  policy    {'allowed' if event.allowed else 'refused: ' + event.error}"]
+    if isinstance(event, Observed):
+        return [f"  observed  ({event.outcome}) {_plain(event.payload)}"]
+    if isinstance(event, Ended):
+        return [
+            f"ended: {event.reason} {event.detail}".rstrip() + f"; steps {', '.join(event.steps_completed) or 'none'}"
+        ]
+    return []
+
+
+def _plain(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())

@@ -1,0 +1,99 @@
+"""``verify`` and ``lock``: is everything as it was promised, and are the tasks sound?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from schemarouter.cli.common import SurfaceName, print_json
+from schemarouter.errors import EXIT_INVALID, InvalidRunError
+
+
+def _identities(name: str) -> dict[str, Any]:
+    from preregistration.protocol import load_protocol
+    from schemarouter.cli.world import identities
+    from surface.loader import load_catalogs, load_surface
+
+    protocol, surface = load_protocol(name), load_surface(name)
+    catalogs = load_catalogs(protocol.catalogs)
+    tasks = tuple(task.prompt.id for task in surface.tasks)
+    return identities(protocol, surface, catalogs, tasks, protocol.retriever, protocol.agent)
+
+
+def _report(name: str) -> dict[str, Any]:
+    """What `verify` finds on one surface: lock comparisons and problems of its tasks."""
+    from preregistration.lock import compare, read_lock
+    from preregistration.protocol import load_protocol
+    from surface.loader import load_catalogs, load_surface
+    from surface.validate import check_surface
+
+    protocol, surface = load_protocol(name), load_surface(name)
+    if not surface.tasks and protocol.confirmatory:
+        return {"surface": name, "written": False, "tasks": 0, "comparisons": [], "problems": {}, "locked": False}
+    smallest = load_catalogs([min(protocol.catalogs)])[min(protocol.catalogs)]
+    held = read_lock(name)
+    rows = compare(held, _identities(name)) if held is not None else []
+    return {
+        "surface": name,
+        "written": True,
+        "tasks": len(surface.tasks),
+        "locked": held is not None,
+        "comparisons": [{"name": r.name, "promised": r.promised, "actual": r.actual, "holds": r.holds} for r in rows],
+        "problems": check_surface(surface, smallest, per_cell=protocol.tasks_per_cell),
+    }
+
+
+def _sound(report: dict[str, Any]) -> bool:
+    if not report["written"]:
+        return True
+    return report["locked"] and not report["problems"] and all(row["holds"] for row in report["comparisons"])
+
+
+def verify(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+    """Recompute every fingerprint, compare with the locks, and prove every task solvable from what is observable."""
+    reports = [_report(name) for name in SurfaceName]
+    sound = all(_sound(report) for report in reports)
+    if as_json:
+        print_json({"sound": sound, "surfaces": reports})
+    else:
+        for report in reports:
+            _print_report(report)
+    if not sound:
+        raise typer.Exit(EXIT_INVALID)
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    name = report["surface"]
+    if not report["written"]:
+        typer.echo(f"{name}: no tasks written yet, not locked; nothing on it can run.")
+        return
+    broken = [row for row in report["comparisons"] if not row["holds"]]
+    typer.echo(f"{name}: {report['tasks']} tasks, {len(report['comparisons']) - len(broken)} fingerprints as locked")
+    if not report["locked"]:
+        typer.echo("  not locked: no lock file")
+    for row in broken:
+        typer.echo(f"  {row['name']}: locked {row['promised']}, here {row['actual']}")
+    for task, problems in report["problems"].items():
+        for problem in problems:
+            typer.echo(f"  {task}: {problem}")
+
+
+def lock(
+    surface: Annotated[SurfaceName, typer.Option(help="Which surface.")] = SurfaceName.development,
+) -> None:
+    """Write the lock of the development surface anew: after a change that was meant."""
+    from conditions.store import pretty_json, write_whole
+    from preregistration.lock import FILES, Lock, flatten
+    from preregistration.protocol import FOLDER, load_protocol
+
+    if surface is SurfaceName.frozen:
+        raise InvalidRunError("the frozen surface is not written yet; there is nothing to lock.")
+    promised = Lock(
+        schema_version=1,
+        surface=surface,
+        confirmatory=load_protocol(surface).confirmatory,
+        fingerprints=flatten(_identities(surface)),
+    )
+    write_whole(FOLDER / FILES[surface], pretty_json(promised.model_dump(mode="json")))
+    typer.echo(f"{FILES[surface]} written.")
