@@ -181,6 +181,11 @@ class Measure:
     scale: int = 1
     ranked_only: bool = False
 
+    @property
+    def percent(self) -> bool:
+        """Whether the value is a share, to be shown in percent: a rate, or a mean of shares."""
+        return self.rate or self.scale == PART
+
 
 MEASURES: tuple[Measure, ...] = (
     Measure("task_pass", "task pass", "passed", "episodes", True),

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from schemarouter.errors import InvalidRunError, SchemaRouterError, unknown
-from schemarouter.identity import canonical_json, fingerprint
+from schemarouter.errors import SchemaRouterError, unknown
+from schemarouter.identity import fingerprint
 
 JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 Effect = Literal["read", "write", "destructive"]
@@ -293,54 +293,58 @@ def load_catalog(folder: Path, *, name: str = "all") -> Catalog:
     return Catalog(capabilities, name=name)
 
 
-def from_openai_tools(tools: Sequence[Mapping[str, Any]], *, name: str = "tools") -> Catalog:
-    """Build a catalog from tools in the OpenAI function format.
+def route_of(tool_name: str) -> str:
+    """The route of a tool's name: ``a__b`` and ``a.b`` give ``a.b``, any other name ``tools.<name>``, in snake case."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tool_name).lower().replace("__", ".")
+    provider, _, operation = re.sub(r"[^a-z0-9_.]+", "_", snake).partition(".")
+    return f"{provider}.{operation.replace('.', '_')}" if operation else f"tools.{provider}"
 
-    A function name ``a__b`` or ``a.b`` gives the route ``a.b``, any other name ``tools.<name>``. Such tools register no
-    outputs, units or semantic ids. Raises CatalogError for names that are no route.
+
+def _json_schema_type(schema: Mapping[str, Any]) -> str:
+    """The JSON type of a property; of several allowed ones the first that is not null, of none string."""
+    declared = schema.get("type", "string")
+    if isinstance(declared, str):
+        return declared
+    return next((item for item in declared if item != "null"), "null")
+
+
+def from_openai_tools(tools: Sequence[Mapping[str, Any]], *, name: str = "tools") -> Catalog:
+    """Build a catalog from tools in the OpenAI function format, or the like (`inputSchema`, `outputSchema`).
+
+    Routes are those of `route_of`. Outputs are registered where a tool has an output schema (`outputSchema` or `returns`); units
+    and semantic ids are not known. Raises CatalogError for a tool whose names cannot be registered.
     """
     capabilities = []
     for tool in tools:
         function = tool.get("function", tool)
-        provider, _, operation = str(function["name"]).replace("__", ".").partition(".")
-        if not operation:
-            provider, operation = "tools", provider
-        schema = function.get("parameters") or {}
-        required = set(schema.get("required", ()))
+        provider, _, operation = route_of(str(function["name"])).partition(".")
+        taken = function.get("parameters") or function.get("inputSchema") or {}
+        given = function.get("outputSchema") or function.get("returns") or {}
+        required = set(taken.get("required", ()))
+        parameters = [
+            {
+                "name": key,
+                "type": _json_schema_type(value),
+                "description": value.get("description", ""),
+                "enum": tuple(value.get("enum", ())) if _json_schema_type(value) == "string" else (),
+                "required": key in required,
+            }
+            for key, value in taken.get("properties", {}).items()
+        ]
+        outputs = [
+            {"name": key, "type": _json_schema_type(value), "description": value.get("description", "")}
+            for key, value in given.get("properties", {}).items()
+        ]
+        contract = {
+            "provider": provider,
+            "operation": operation,
+            "description": function.get("description", ""),
+            "effect": "write",
+            "parameters": parameters,
+            "outputs": outputs,
+        }
         try:
-            capabilities.append(
-                Capability.model_validate(
-                    {
-                        "provider": provider,
-                        "operation": operation,
-                        "description": function.get("description", ""),
-                        "effect": "write",
-                        "parameters": [
-                            {
-                                "name": key,
-                                "type": value.get("type", "string"),
-                                "description": value.get("description", ""),
-                                "enum": value.get("enum", ()),
-                                "required": key in required,
-                            }
-                            for key, value in schema.get("properties", {}).items()
-                        ],
-                    }
-                )
-            )
+            capabilities.append(Capability.model_validate(contract))
         except ValidationError as error:
             raise CatalogError(f"tool {function['name']!r}: " + "; ".join(explain(error))) from None
     return Catalog(capabilities, name=name)
-
-
-def catalog_bytes(catalog: Catalog) -> bytes:
-    """Canonical JSON of every contract, in route order."""
-    return canonical_json([contract_json(item) for item in catalog.capabilities])
-
-
-def require_fingerprint(catalog: Catalog, expected: str) -> None:
-    """Raise InvalidRunError unless the catalog is the one that was promised."""
-    if catalog.fingerprint != expected:
-        raise InvalidRunError(
-            f"catalog {catalog.name}: fingerprint {catalog.fingerprint} where {expected} was promised."
-        )

@@ -88,11 +88,34 @@ def _check_literal(rule: ArgumentRule, parameter: Contract, query: str) -> Itera
     said = folded(rule.said if rule.said is not None else _plain(value))
     if said not in folded(query):
         yield f"{said!r} does not stand in the query"
-    available = [part for number in _NUMBER.findall(folded(query)) for part in re.findall(r"\d+", number)]
     if rule.said is not None and not isinstance(value, bool) and not parameter.enum:
-        for digits in re.findall(r"\d+", _plain(value)):
-            if digits.lstrip("0") not in {a.lstrip("0") for a in available} and digits.strip("0"):
-                yield f"the digits {digits} of {value!r} do not stand in the query"
+        yield from _check_digits(value, folded(query))
+
+
+def _check_digits(value: Any, query: str) -> Iterator[str]:
+    """A number or date that is said in other words: its digits stand in the query, in whatever local form."""
+    numbers = _NUMBER.findall(query)
+    # "12.800" and "1,250" group thousands, "684,50" has a decimal comma: every reading is tried.
+    readings = {text.replace(".", "").replace(",", "") for text in numbers} | {
+        part for t in numbers for part in re.split("[.,]", t)
+    }
+    stated = {item.lstrip("0") for item in readings}
+    if isinstance(value, int | float):
+        points = {t.replace(".", "").replace(",", ".") for t in numbers} | {t.replace(",", "") for t in numbers}
+        if not any(same_number(text, value) for text in points):
+            yield f"the number {value!r} does not stand in the query"
+        return
+    for digits in re.findall(r"\d+", _plain(value)):
+        if digits.lstrip("0") and digits.lstrip("0") not in stated:
+            yield f"the digits {digits} of {value!r} do not stand in the query"
+
+
+def same_number(text: str, value: float) -> bool:
+    """Whether a numeral reads as that number."""
+    try:
+        return float(text) == float(value)
+    except ValueError:
+        return False
 
 
 def _plain(value: Any) -> str:

@@ -75,12 +75,12 @@ def _arms(verdict: Verdict) -> Table:
                 cells.append("–")
                 continue
             entry = arm[measure.name]
-            text = number(entry["value"], rate=measure.rate)
+            text = number(entry["value"], rate=measure.percent)
             if measure.rate:
                 text += f" ({entry['numerator']}/{entry['denominator']})"
             intervals = entry.get("intervals", {})
             if intervals:
-                text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.rate)
+                text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.percent)
             cells.append(text)
         table.add_row(measure.title, *cells)
     return table

@@ -1,0 +1,89 @@
+"""What the README says works."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from schemarouter.catalog import from_openai_tools
+from schemarouter.retrieval import registry
+from schemarouter.retrieval.registry import build_retriever
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+PYTHON = [body for language, body in BLOCKS if language == "python"]
+SHELL = [
+    line.partition("  #")[0].strip()
+    for language, body in BLOCKS
+    if not language
+    for line in body.splitlines()
+    if "schemarouter" in line
+]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": {"order_id": {"type": "string"}}, "required": ["order_id"]},
+            "returns": {"type": "object", "properties": {"refund_id": {"type": "string"}}},
+        },
+    }
+    for name, description in (
+        ("orders__refund", "Refund an order."),
+        ("mail__notify", "Tell the customer about a refund."),
+        ("orders__cancel", "Cancel an order."),
+    )
+]
+
+
+def test_the_condition_runs_in_a_loop_of_ones_own() -> None:
+    calls = iter([("orders.refund", {"order_id": "4471"}), ("mail.notify", {"order_id": "4471"}), None])
+    shown: list[tuple[str, ...]] = []
+
+    def choose(routes: tuple[str, ...]) -> Any:
+        shown.append(routes)
+        return next(calls)
+
+    names: dict[str, Any] = {"tools": TOOLS, "choose": choose, "execute": lambda call: {"refund_id": "RF-1"}}
+    exec(compile(PYTHON[0], "README.md", "exec"), names)
+    assert "orders.refund" in shown[0]
+    assert names["condition"].state.executed_registered_route_ids == ("orders.refund", "mail.notify")
+    assert names["condition"].state.stable_observed_identifiers == ("RF-1",)
+
+
+def test_the_loop_is_ten_lines() -> None:
+    loop = PYTHON[0].split("\n\n", 1)[1]
+    assert len([line for line in loop.splitlines() if line.strip()]) <= 10
+
+
+def test_a_retriever_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("shortest")
+    exec(compile(PYTHON[1], "README.md", "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, "shortest", module)
+    monkeypatch.setitem(registry.RETRIEVERS, "shortest", "shortest")
+    ranking = build_retriever("rrf(bm25,shortest)", from_openai_tools(TOOLS)).rank("cancel an order", k=3)
+    assert set(ranking.ids) == {"orders.refund", "mail.notify", "orders.cancel"}
+    assert ranking.ids[0] == "orders.cancel"
+
+
+def test_every_command_works_as_written(tmp_path: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    (tmp_path / "runs").mkdir()
+    allowed = {"schemarouter gate runs/mine": {1}, "state check": {3}}
+    assert len(SHELL) >= 9
+    for command in SHELL:
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        expected = next((codes for part, codes in allowed.items() if part in command), {0})
+        assert done.returncode in expected, (command, done.stdout[-500:], done.stderr[-500:])
+        assert "Traceback" not in done.stderr
