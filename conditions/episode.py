@@ -22,6 +22,7 @@ from schemarouter.records import (
     Exposed,
     ModelTurn,
     Observed,
+    StateChanged,
 )
 from schemarouter.state import Call, Observation, omissions
 from schemarouter.tokens import Message, TokenCounter, call_text, result_text
@@ -145,18 +146,13 @@ class Episode:
         ]
         self._history.append(Turn(call, observation))
         incomplete = self.environment.progress.incomplete
+        # On record before the condition sees it: what ran, ran, even if the condition's code fails on it.
+        self.events.append(Observed(self._turn, observation.outcome, observation.payload, incomplete))
         before = self.condition.exposure
         after = self.condition.observe(call, observation, incomplete=incomplete)
-        self.events.append(
-            Observed(
-                self._turn,
-                observation.outcome,
-                observation.payload,
-                incomplete,
-                sha256_hex(self.condition.state.canonical_json()),
-                omissions(call, observation, self.catalog.get(call.route_id)),
-            )
-        )
+        digest = sha256_hex(self.condition.state.canonical_json())
+        left_out = omissions(call, observation, self.catalog.get(call.route_id))
+        self.events.append(StateChanged(self._turn, digest, left_out))
         if after is not before:
             self._show(after)
 

@@ -17,7 +17,17 @@ from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
 from schemarouter.identity import sha256_hex
 from schemarouter.policy import Facts, facts_of
-from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed
+from schemarouter.records import (
+    Asked,
+    Called,
+    Decided,
+    Ended,
+    EpisodeRecord,
+    Exposed,
+    ModelTurn,
+    Observed,
+    StateChanged,
+)
 from schemarouter.state import Call, ExecutionState, Observation, omissions
 from schemarouter.tokens import Message, TokenCounter, call_text, result_text
 from surface.environment import Environment
@@ -87,6 +97,7 @@ class Replay:
         self._messages = [Message("user", task.prompt.query)]
         self._exposure: Exposed | None = None
         self._call: Call | None = None
+        self._last: tuple[Call, Observation] | None = None
         self._changes = 0
         self._turn = 0
 
@@ -127,6 +138,8 @@ class Replay:
             yield from self._decided(event)
         elif isinstance(event, Observed):
             yield from self._observed(event)
+        elif isinstance(event, StateChanged):
+            yield from self._state_changed(event)
 
     def _expose(self, event: Exposed) -> Iterator[str]:
         first = self._exposure is None
@@ -233,13 +246,22 @@ class Replay:
         progress = self._environment.progress
         if event.incomplete != progress.incomplete:
             yield f"incomplete is {event.incomplete} where the environment says {progress.incomplete}"
+        self._last = call, observation
+        self._settle(call, event)
+
+    def _state_changed(self, event: StateChanged) -> Iterator[str]:
+        last, self._last = self._last, None
+        if last is None:
+            yield "a change of state without an observation"
+            return
+        call, observation = last
         capability = self.catalog.get(call.route_id)
-        self._state = self._state.observe(call, observation, capability, incomplete=event.incomplete)
-        if event.state_sha256 != sha256_hex(self._state.canonical_json()):
+        incomplete = self._environment.progress.incomplete
+        self._state = self._state.observe(call, observation, capability, incomplete=incomplete)
+        if event.sha256 != sha256_hex(self._state.canonical_json()):
             yield "the state's hash is not that of what was observed"
         if dict(event.omitted) != omissions(call, observation, capability):
             yield "the count of what was left out of the state is wrong"
-        self._settle(call, event)
 
     def _compare_execution(self, call: Call, observation: Observation) -> Iterator[str]:
         if call.route_id not in self.catalog:

@@ -77,17 +77,24 @@ class Decided:
 class Observed:
     """What came back of a call; `ran` and `error` come from an execution, `blocked` from the policy.
 
-    `incomplete` is the completion state after the turn, `state_sha256` the hash of the state's canonical bytes, `omitted`
-    counts what was left out of the state.
+    `incomplete` is the completion state after the turn.
     """
 
     turn: int
     outcome: Literal["ran", "error", "blocked"]
     payload: Mapping[str, Any]
     incomplete: bool
-    state_sha256: str
-    omitted: Mapping[str, int]
     type: Literal["observed"] = "observed"
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The state took the turn in: the hash of its canonical bytes, and counts of what was left out of it."""
+
+    turn: int
+    sha256: str
+    omitted: Mapping[str, int]
+    type: Literal["state"] = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,9 @@ class Ended:
     type: Literal["ended"] = "ended"
 
 
-Event = Annotated[Exposed | ModelTurn | Asked | Called | Decided | Observed | Ended, Field(discriminator="type")]
+Event = Annotated[
+    Exposed | ModelTurn | Asked | Called | Decided | Observed | StateChanged | Ended, Field(discriminator="type")
+]
 
 
 @pydantic_dataclass(frozen=True, slots=True, config=_CONFIG)
