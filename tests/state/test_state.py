@@ -384,11 +384,12 @@ def test_parse_refuses_what_is_no_plain_json(data: Any, what: str) -> None:
 
 def test_rendering_must_match_to_the_byte() -> None:
     text = after({"mass": 1}).retrieval_query()
+    with pytest.raises(StateError, match="only there"):
+        parse_retrieval_query(text.replace("{", '{"original_query":"q",', 1))
     for altered in (
         text + "\n",
         text.replace('":[', '": [', 1),
         text.replace(f"\n{MARKER}", MARKER),
-        text.replace("{", '{"original_query":"q",', 1),
         f"{MARKER}\n\n\n{text}",
         text.replace("mass", "\\u006dass", 1),
         "",

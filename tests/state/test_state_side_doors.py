@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from schemarouter.catalog import Capability
 from schemarouter.forbidden import ForbiddenFieldError, StateError
-from schemarouter.state import FIELDS, Call, ExecutionState, Observation
+from schemarouter.state import FIELDS, Call, ExecutionState, Observation, error_class
 from tests.strategies import LAWS, states
 
 LISTS = [name for name in FIELDS if name.startswith("observation_") or name == "executed_registered_route_ids"]
@@ -34,7 +34,10 @@ def seen() -> ExecutionState:
 
 
 class Sub(str):
-    """A string that is not a plain one."""
+    """A string that is not a plain one, and lies about what it says."""
+
+    def __str__(self) -> str:
+        return "something else"
 
 
 class Word(str, enum.Enum):  # noqa: UP042  (StrEnum formats differently; this is the common spelling)
@@ -155,6 +158,8 @@ def test_smuggled_forbidden_field_is_told_apart(leave: Callable[[ExecutionState]
         leave(tampered("Gold-Next Route Id", "a.b"))
     with pytest.raises(ForbiddenFieldError, match="condition_name"):
         leave(tampered("observation_qualifiers", ("condition_name=x",)))
+    with pytest.raises(ForbiddenFieldError, match="condition_name"):
+        leave(tampered("observation_units", ("condition_name\uff1dx",)))
     extra = seen()
     object.__setattr__(extra, "__pydantic_extra__", {"condition_name": 1})
     with pytest.raises(ForbiddenFieldError, match="condition_name"):
@@ -257,4 +262,5 @@ def test_outcome_and_error_of_odd_string_types() -> None:
         state.observe(call, Observation("error", {"error": Sub("timeout")}), None, incomplete=True)
     after = state.observe(call, Observation("error", {Sub("error"): "x", "note": Sub("y")}), None, incomplete=True)
     assert after.observation_field_names == ()
-    assert type(after.last_error_class) is str
+    assert error_class(Sub("timeout: x")) == "timeout"
+    assert type(error_class(Sub("timeout"))) is str
