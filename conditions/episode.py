@@ -44,6 +44,20 @@ def is_infrastructure(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS)
 
 
+def plain_text(value: object) -> str:
+    """Text that a record can hold, whatever an agent or an error gave: no lone surrogates, at most 500 characters."""
+    text = value if isinstance(value, str) else f"{type(value).__name__}"
+    return str(text).encode("utf-8", "replace").decode()[:500]
+
+
+def describe_error(error: BaseException) -> str:
+    """Kind and message of an error, also of one that cannot say what it is."""
+    try:
+        return plain_text(f"{type(error).__name__}: {error}")
+    except Exception:
+        return type(error).__name__
+
+
 @dataclass
 class Episode:
     """Everything one episode needs, and its events as they come."""
@@ -72,9 +86,9 @@ class Episode:
         except Exception as error:
             # None is ever dropped: agent, retriever, condition and environment code may raise anything.
             reason = "infrastructure" if is_infrastructure(error) else "exception"
-            detail = f"{type(error).__name__}: {error}"[:500]
+            detail = describe_error(error)
         steps = tuple(self.environment.progress.complete)
-        self.events.append(Ended(self._turn, reason, detail, steps))  # type: ignore[arg-type]
+        self.events.append(Ended(self._turn, reason, plain_text(detail), steps))  # type: ignore[arg-type]
         return EpisodeRecord(
             SCHEMA_VERSION, self.task_id, self.catalog_size, self.condition.name, self.attempt, tuple(self.events)
         )
@@ -135,6 +149,8 @@ class Episode:
 
     def _tool_turn(self, call: Call) -> None:
         # A call that JSON cannot hold is malformed: it ends the episode here and not the run when the record is written.
+        if type(call.route_id) is not str:
+            raise TypeError(f"a call names its route by a string, not by {type(call.route_id).__name__}")
         canonical_json([call.route_id, dict(call.arguments)])
         self.events.append(Called(self._turn, call.route_id, dict(call.arguments)))
         observation = self._execute(call)

@@ -122,6 +122,9 @@ def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
         actual = (len(plan.units), plan.fingerprint)
     except (KeyError, TypeError) as error:
         raise InvalidRunError(f"{place}: no plan ({type(error).__name__}: {error}).") from None
+    parts = (plan.tasks, plan.catalogs, plan.conditions)
+    if any(len(set(part)) != len(part) for part in parts):
+        raise InvalidRunError(f"{place}: the plan lists a task, catalog or condition twice.")
     if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
         raise InvalidRunError(
             f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."

@@ -77,6 +77,8 @@ def read_run(folder: Path) -> dict[str, Any]:
         or not isinstance(run.get("plan"), dict)
     ):
         raise InvalidRunError(f"{folder / RUN_FILE}: no run header (schema_version, identities and plan are needed).")
+    if not isinstance(run.get("stamp"), str) or not isinstance(run.get("provenance"), dict):
+        raise InvalidRunError(f"{folder / RUN_FILE}: no run header (stamp and provenance are needed).")
     if version > RUN_SCHEMA_VERSION:
         raise InvalidRunError(
             f"{folder / RUN_FILE}: schema_version {version}; this program reads up to {RUN_SCHEMA_VERSION}."

@@ -100,6 +100,7 @@ class Replay:
         self._last: tuple[Call, Observation] | None = None
         self._changes = 0
         self._turn = 0
+        self._asked_agent = False
 
     def run(self) -> Timeline:
         """Replay every event. Raises InvalidRunError naming the place, the event and what contradicts."""
@@ -195,6 +196,9 @@ class Replay:
 
     def _model_turn(self, event: ModelTurn) -> Iterator[str]:
         self._turn += 1
+        self._asked_agent = True
+        if not self._environment.progress.incomplete:
+            yield "a model turn after the task was completed"
         if self._exposure is None:
             yield "a model turn before anything was exposed"
             return
@@ -211,7 +215,8 @@ class Replay:
 
     def _called(self, event: Called) -> Iterator[str]:
         self._changes = 0
-        if self._exposure is None or self._call is not None:
+        asked, self._asked_agent = self._asked_agent, False
+        if self._exposure is None or self._call is not None or not asked:
             yield "a call outside a model turn"
             return
         self._call = Call(event.route, event.arguments)
@@ -240,6 +245,8 @@ class Replay:
             return
         execution = self.timeline.executions[-1]
         observation = Observation(event.outcome, event.payload)
+        if event.outcome == "blocked" and execution.allowed_before:
+            yield "a call that was allowed is said to have been blocked"
         if event.outcome != "blocked":
             execution.ran, execution.failed = True, observation.failed
             yield from self._compare_execution(call, observation)
@@ -293,5 +300,7 @@ class Replay:
         progress = self._environment.progress
         if event.steps_completed != tuple(progress.complete):
             yield f"the outcome says steps {list(event.steps_completed)}, the events give {progress.complete}"
-        if (event.reason == "completed") == progress.incomplete:
+        # Code may fail after the last step too: the task is complete, and the episode ended by an exception.
+        contradicts = (event.reason == "completed") == progress.incomplete
+        if contradicts and not (event.reason == "exception" and not progress.incomplete):
             yield f"the outcome {event.reason!r} contradicts the events"

@@ -150,7 +150,7 @@ class Capability(BaseModel):
             if parameter is None:
                 errors.append(unknown("argument", str(name), self.parameters_by_name))
             elif not matches_type(value, parameter.type):
-                errors.append(f"argument {name!r} must be {parameter.type}, got {json_type(value)}")
+                errors.append(f"argument {name!r} must be {parameter.type}, got {type_name(value)}")
             elif parameter.enum and value not in parameter.enum:
                 errors.append(f"argument {name!r} must be one of {', '.join(parameter.enum)}, got {value!r}")
         return errors
@@ -174,6 +174,14 @@ def json_type(value: Any) -> JsonType:
     if kind is dict:
         return "object"
     raise CatalogError(f"{kind.__name__} is not a JSON type; use plain values.")
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a value, or of what Python type it is where it has none."""
+    try:
+        return json_type(value)
+    except CatalogError:
+        return f"a Python {type(value).__name__}"
 
 
 def matches_type(value: Any, expected: JsonType) -> bool:

@@ -39,12 +39,21 @@ def _tekken() -> Any:
 
 def call_text(name: str, arguments: Any, call_id: str) -> str:
     """The JSON text in which a tool call stands in the prompt."""
-    return json.dumps([{"name": name, "arguments": arguments, "id": call_id}], ensure_ascii=False)
+    # Sorted, as a record holds them: counting again from the record must give the same.
+    body = [{"name": name, "arguments": _sorted(arguments), "id": call_id}]
+    return json.dumps(body, ensure_ascii=False)
 
 
 def result_text(payload: Any, call_id: str) -> str:
     """The JSON text in which a tool result stands in the prompt."""
-    return json.dumps({"content": payload, "call_id": call_id}, ensure_ascii=False)
+    return json.dumps({"content": _sorted(payload), "call_id": call_id}, ensure_ascii=False)
+
+
+def _sorted(value: Any) -> Any:
+    """The value with the keys of every object sorted."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass

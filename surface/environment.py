@@ -122,7 +122,9 @@ class Environment:
         capability = self._catalog[call.route_id]
         steps = [step for step in self.progress.key.steps if step.route == call.route_id]
         pending = [step for step in steps if step.id not in self.progress.complete]
-        obeyed = next((s for s in steps if not self.progress.broken_rules(s, call.arguments)), None)
+        # A step still to be done comes before one that the same call completed earlier.
+        ordered = [*pending, *(step for step in steps if step not in pending)]
+        obeyed = next((s for s in ordered if not self.progress.broken_rules(s, call.arguments)), None)
         if obeyed is not None and obeyed.id in self.progress.complete:
             return Observation("ran", self._outputs(obeyed, capability))
         if obeyed is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from schemarouter.catalog import Catalog, Contract
+from schemarouter.catalog import Catalog, Contract, matches_type
 from schemarouter.state import Call, Observation
 
 REQUEST_MORE_TOOLS = "REQUEST_MORE_TOOLS"
@@ -88,7 +88,7 @@ def fits(value: SeenValue, parameter: Contract) -> bool:
 
 
 def _admits(parameter: Contract, value: Any) -> bool:
-    return not parameter.enum or value in parameter.enum
+    return matches_type(value, parameter.type) and (not parameter.enum or value in parameter.enum)
 
 
 def observed_values(history: Sequence[Turn], catalog: Catalog) -> list[SeenValue]:

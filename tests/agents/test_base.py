@@ -1,0 +1,107 @@
+"""What may fill an argument, and the registry of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, SeenValue, arguments_from, fits
+from schemarouter.agents.reference import Reference
+from schemarouter.agents.registry import build_agent, resolve
+from schemarouter.catalog import Contract, Parameter, matches_type
+from schemarouter.retrieval.spec import SpecError
+from surface.environment import Environment, PlanGuide
+from tests.strategies import LAWS
+from tests.toys import CATALOG, CHAIN
+
+MASS = {"semantic_id": "load.mass", "dimension": "mass"}
+
+
+def seen(value: Any, name: str = "mass", kind: str = "number", **contract: Any) -> SeenValue:
+    return SeenValue(value, Contract.model_validate({"name": name, "type": kind, **contract}))
+
+
+def takes(name: str = "mass", kind: str = "number", **contract: Any) -> Parameter:
+    return Parameter.model_validate({"name": name, "type": kind, "required": True, **contract})
+
+
+@pytest.mark.parametrize(
+    ("value", "parameter", "fit"),
+    [
+        (seen(2.5, "a", unit="kg", **MASS), takes("b", unit="kg", **MASS), True),
+        (seen(2.5, unit="kg", **MASS), takes(unit="t", **MASS), False),
+        (seen(2.5, semantic_id="load.volume"), takes(**MASS), False),
+        (seen(2.5), takes(**MASS), True),
+        (seen(2.5, "a"), takes("b"), False),
+        (seen(2.5), takes(kind="string"), False),
+        (seen("kg", "u", "string"), takes("u", "string", enum=["kg", "t"]), True),
+        (seen("lb", "u", "string"), takes("u", "string", enum=["kg", "t"]), False),
+        (
+            seen("lb", "u", "string", semantic_id="x.unit"),
+            takes("v", "string", semantic_id="x.unit", enum=["kg"]),
+            False,
+        ),
+    ],
+)
+def test_a_value_fits_by_meaning_and_unit_where_both_are_registered_else_by_name_and_type(
+    value: SeenValue, parameter: Parameter, fit: bool
+) -> None:
+    assert fits(value, parameter) is fit
+
+
+KINDS: dict[str, Any] = {
+    "string": "x",
+    "integer": 3,
+    "number": 2.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
+
+
+@LAWS
+@given(
+    st.sampled_from(sorted(KINDS)), st.sampled_from(sorted(KINDS)), st.sampled_from([{}, {"semantic_id": "order.id"}])
+)
+def test_whatever_fits_is_schema_valid(given_kind: str, taken_kind: str, meaning: dict[str, Any]) -> None:
+    value, parameter = seen(KINDS[given_kind], kind=given_kind, **meaning), takes(kind=taken_kind, **meaning)
+    if fits(value, parameter):
+        assert matches_type(value.value, parameter.type)
+
+
+def test_arguments_are_filled_with_the_first_fitting_value_or_not_at_all() -> None:
+    values = [seen("a", "x", "string"), seen("b", "x", "string"), seen(1, "n", "integer")]
+    assert arguments_from([takes("x", "string"), takes("n", "integer")], values) == {"x": "a", "n": 1}
+    assert arguments_from([takes("x", "string"), takes("missing", "string")], values) is None
+    assert arguments_from([], values) == {}
+
+
+def test_the_system_prompt_says_how_to_ask_and_what_the_answer_means() -> None:
+    assert REQUEST_MORE_TOOLS == "REQUEST_MORE_TOOLS" and TASK_INCOMPLETE == "TASK_INCOMPLETE"
+    assert f"answer exactly {REQUEST_MORE_TOOLS}" in SYSTEM_PROMPT and TASK_INCOMPLETE in SYSTEM_PROMPT
+
+
+@pytest.mark.parametrize(("spec", "full"), [("reference", "true"), ("reference(probe=false)", "false")])
+def test_the_spec_of_an_agent_resolves_to_its_identity_and_builds_it(spec: str, full: str) -> None:
+    assert str(resolve(spec)) == f"reference(probe={full})"
+    environment = Environment(CHAIN.key, CATALOG, seed_text="x")
+    agent = build_agent(spec, PlanGuide(environment.progress, CATALOG))
+    assert isinstance(agent, Reference) and agent._probe is (full == "true")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("referenz", "Did you mean 'reference'"),
+        ("reference(probe=yes)", "unknown probe 'yes'"),
+        ("reference(prob=true)", "Did you mean 'probe'"),
+        ("reference(bm25)", "takes 0 nested specs"),
+    ],
+)
+def test_an_agent_that_does_not_exist_or_takes_something_else_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        resolve(spec)

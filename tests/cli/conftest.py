@@ -1,0 +1,43 @@
+"""One small run, made once, and a way to get copies of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import SMALL, copied, inside
+
+Copies = Callable[..., Path]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs tell no commit and no dirty flag: somebody may be at work in the checkout while these tests run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("git") / "none"))
+        patch.setenv("SCHEMAROUTER_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("COLUMNS", "200")
+        yield
+
+
+@pytest.fixture(scope="package")
+def small(tmp_path_factory: pytest.TempPathFactory, _no_checkout: None) -> Path:
+    """A terminal run of twenty episodes; nobody writes to it."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    made = inside("run", "--out", folder, *SMALL)
+    assert made.code == 0, made.err
+    return folder
+
+
+@pytest.fixture
+def copy(small: Path, tmp_path: Path) -> Copies:
+    """Copies of the small run: whole, or with fewer `lines` and a `torn` last one."""
+    made: list[Path] = []
+
+    def make(*, lines: int | None = None, torn: int = 0) -> Path:
+        made.append(copied(small, tmp_path / f"copy{len(made)}", lines=lines, torn=torn))
+        return made[-1]
+
+    return make

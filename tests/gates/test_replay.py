@@ -1,0 +1,326 @@
+"""Replay: whatever the loop records is gone through again without complaint, and whatever cannot have happened is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditions.base import Exposure
+from gates.measures import measure
+from gates.replay import Replay, Timeline
+from schemarouter.agents.base import Action
+from schemarouter.errors import InvalidRunError
+from schemarouter.records import (
+    Called,
+    Decided,
+    Ended,
+    EpisodeRecord,
+    Event,
+    Exposed,
+    ModelTurn,
+    Observed,
+    StateChanged,
+    decode,
+    encode,
+)
+from schemarouter.retrieval.base import entries_of
+from schemarouter.retrieval.random import Random
+from schemarouter.state import Call, Observation
+from surface.task import Task
+from tests.strategies import LAWS
+from tests.toys import (
+    CATALOG,
+    CATALOGS,
+    CHAIN,
+    COUNTER,
+    CURED,
+    RULES,
+    SR,
+    TASKS,
+    Broken,
+    Following,
+    Listed,
+    Scripted,
+    call,
+    make_episode,
+    make_task,
+    position,
+    toy_protocol,
+    with_events,
+)
+
+PROTOCOL = toy_protocol()
+PLACE = "episodes-00001-of-00001.jsonl, line 2"
+FIND, SHIP, LIFT = "shop.find_order", "shop.ship_order", "crane.lift"
+FIND_IT, SHIP_IT = call(FIND, order_name="Blue lamp"), call(SHIP, order_id="ord-552")
+
+
+def replay(record: EpisodeRecord, task: Task = CHAIN) -> Timeline:
+    """Replay a record as it is read back from disk."""
+    stored = decode(encode(record), PLACE)
+    return Replay(stored, task, CATALOGS[record.catalog], PROTOCOL, COUNTER, PLACE).run()
+
+
+def refused(record: EpisodeRecord, reason: str) -> None:
+    with pytest.raises(InvalidRunError) as caught:
+        replay(record)
+    assert str(caught.value).startswith(f"{PLACE}, {record.episode_id}, event ")
+    assert reason in str(caught.value)
+
+
+def edited(record: EpisodeRecord, kind: type, *, last: bool = False, **change: Any) -> EpisodeRecord:
+    """The record with the first or last event of a kind changed."""
+    place = position(record, kind, last=last)
+    events: list[Event] = list(record.events)
+    events[place] = replace(events[place], **change)
+    return with_events(record, events)
+
+
+# --- what the loop records --------------------------------------------------------------------------------------------
+
+ARGUMENTS: dict[str, list[Any]] = {
+    "order_name": ["Blue lamp", "x.", 7],
+    "order_id": ["ord-552", "ord-1"],
+    "shipment_id": ["shp-31"],
+    "load": [2.5, 2, "heavy"],
+    "load_unit": ["kg", "t", "lb"],
+    "carrier": ["rail"],
+}
+ROUTES = st.sampled_from(
+    [FIND, SHIP, LIFT, "lease.renew", "shop.cancel_order", "aux.purge", "misc.look_03", "ghost.route"]
+)
+CALLS = st.builds(
+    lambda route, picks: call(route, **{name: values[picks % len(values)] for name, values in _fitting(route, picks)}),
+    ROUTES,
+    st.integers(0, 5),
+)
+
+
+def _fitting(route: str, picks: int) -> list[tuple[str, list[Any]]]:
+    known = CATALOG.get(route)
+    names = list(known.parameters_by_name) if known else ["order_id"]
+    return [(name, ARGUMENTS[name]) for name in (names[1:] if picks == 5 else names)]
+
+
+ACTIONS = st.lists(CALLS | st.sampled_from([Action("ask"), FIND_IT, SHIP_IT, ValueError("agent"), None]), max_size=13)
+
+
+@LAWS
+@given(
+    st.sampled_from([*SR, "FULL", "ORACLE"]),
+    st.sampled_from(TASKS),
+    ACTIONS,
+    st.booleans(),
+    st.integers(0, 99),
+    st.sampled_from([12, 36]),
+)
+def test_any_episode_of_any_agent_under_any_policy_is_replayed_without_complaint(
+    condition: str, task: Task, actions: Sequence[Any], broken: bool, seed: int, size: int
+) -> None:
+    retriever = Random(entries_of(CATALOGS[size]), seed=seed)
+    policy = Broken() if broken else None
+    episode = make_episode(condition, task, agent=Scripted(actions), policy=policy, retriever=retriever, size=size)
+    record = episode.run()
+    timeline = replay(record, task)
+    assert timeline.steps_completed == tuple(episode.environment.progress.complete)
+    assert len(timeline.moments) == sum(isinstance(event, ModelTurn) for event in record.events)
+    found = measure(record, timeline, task.key, RULES)
+    assert 0 <= found.recall_turn_hits <= found.recall_turn_events <= found.tool_calls
+    assert found.recall_hits <= found.recall_events and found.recovered <= found.missed
+    assert found.executed_in_policy <= found.executed <= found.tool_calls <= found.model_turns <= 12
+    if not broken:
+        assert found.executed_in_policy == found.executed and found.unauthorised_destructive == 0
+
+
+def test_the_order_in_which_a_tool_named_its_fields_does_not_get_a_record_refused() -> None:
+    # Keys are sorted in a record; a text that ends in a bracket takes other tokens at the end of an object than inside.
+    ship = {**CHAIN.key.steps[1].model_dump(), "outputs": {"shipment_id": "shp-31)", "mass": 2.5}}
+    task = make_task(1, [CHAIN.key.steps[0].model_dump(), ship, CHAIN.key.steps[2].model_dump()])
+    assert replay(make_episode("FULL", task).run(), task).steps_completed == ("find", "ship", "lift")
+
+
+def test_a_moment_is_what_was_exposed_and_next_when_the_model_was_asked() -> None:
+    timeline = replay(make_episode("ORACLE", CURED).run(), CURED)
+    assert [moment.next_step for moment in timeline.moments] == ["find", "ship", "renew", "ship"]
+    assert {moment.exposed for moment in timeline.moments} == {frozenset(CURED.key.required_routes)}
+    assert (timeline.incomplete, timeline.next_at_end) == (False, None)
+
+
+def test_a_decision_counts_only_while_its_call_is_still_waiting_to_run() -> None:
+    record = make_episode("FULL", agent=Scripted([FIND_IT])).run()
+    assert [item.allowed_before for item in replay(record).executions] == [True]
+    at = position(record, Decided)
+    events = [event for event in record.events if not isinstance(event, Decided)]
+    late = [*events[: at + 1], record.events[at], *events[at + 1 :]]
+    assert isinstance(late[at], Observed)
+    [execution] = replay(with_events(record, late)).executions
+    assert execution.ran and not execution.allowed_before
+    [execution] = replay(with_events(record, events)).executions
+    assert execution.ran and not execution.allowed_before, "no decision at all is no leave either"
+    [execution] = replay(edited(record, Decided, allowed=False, error="x")).executions
+    assert execution.ran and not execution.allowed_before
+
+
+# --- what cannot have happened ----------------------------------------------------------------------------------------
+
+FULL = make_episode("FULL").run()
+STATIC = make_episode(SR[0], retriever=Listed([FIND, SHIP, *CATALOG.route_ids[12:15]])).run()
+ORDER = Listed([*CATALOG.route_ids[12:17], FIND])
+WIDENED = make_episode(SR[1], retriever=ORDER, agent=Scripted([Action("ask")])).run()
+AWARE = make_episode(SR[2], retriever=Following([FIND], then={1: [SHIP], 2: [LIFT]})).run()
+ORACLE = make_episode("ORACLE").run()
+OTHER = CATALOG.route_ids[:5]
+
+CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
+    "more schema tokens": (edited(FULL, ModelTurn, schema_tokens=3), "3 schema and"),
+    "fewer input tokens": (edited(FULL, ModelTurn, last=True, input_tokens=99), "and 99 input tokens where"),
+    "another turn number": (edited(FULL, ModelTurn, last=True, turn=4), "model turn 4 where 3 comes next"),
+    "another answer": (edited(FULL, Observed, payload={"order_id": "ord-9"}), "the record says {'order_id': 'ord-9'}"),
+    "a failure where it ran": (edited(FULL, Observed, outcome="error"), "(ran), the record says"),
+    "an outcome that it was blocked": (edited(FULL, Observed, outcome="blocked"), "event "),
+    "complete where it was not": (edited(FULL, Observed, incomplete=False), "incomplete is False"),
+    "another state": (edited(FULL, StateChanged, sha256="0" * 64), "hash is not that"),
+    "other omissions": (edited(FULL, StateChanged, omitted={"identifiers": 4}), "left out"),
+    "another call": (edited(FULL, Called, arguments={"order_name": "Red"}), "answers"),
+    "another route": (edited(FULL, Called, route="misc.look_03"), "the decision rests on"),
+    "exposed where it was not": (edited(FULL, Decided, exposed=False), "the decision rests on"),
+    "authorised where it was not": (edited(FULL, Decided, authorised=True), "the decision rests on"),
+    "harmless where it was destructive": (edited(FULL, Decided, effect="write"), "the decision rests on"),
+    "other steps at the end": (edited(FULL, Ended, steps_completed=("find",)), "the outcome says steps ['find']"),
+    "stalled where it completed": (edited(FULL, Ended, reason="stalled"), "'stalled' contradicts the events"),
+    "completed where it stalled": (edited(STATIC, Ended, reason="completed"), "'completed' contradicts the events"),
+    "half the catalog": (edited(FULL, Exposed, routes=CATALOG.route_ids[:18]), "something else than the whole catalog"),
+    "more than the required routes": (edited(ORACLE, Exposed, routes=OTHER), "something else than the required routes"),
+    "a ranking where there is none": (edited(ORACLE, Exposed, ranking=OTHER), "something else than"),
+    "other five than the ranking's": (edited(STATIC, Exposed, routes=OTHER), "not the first 5 of the ranking"),
+    "routes that are not registered": (edited(STATIC, Exposed, ranking=("ghost.route",)), "not in catalog 36: ghost.route"),
+    "an opening that is none": (edited(STATIC, Exposed, cause="refresh"), "where the opening belongs"),
+    "another ranking after widening": (
+        edited(WIDENED, Exposed, last=True, ranking=CATALOG.route_ids[:30]), "the frozen ranking changed",
+    ),
+    "a jump to twenty": (
+        edited(WIDENED, Exposed, last=True, routes=tuple(sorted(ORDER.order("")[:20]))), "not the first 10",
+    ),
+    "a refresh that is a widening": (edited(AWARE, Exposed, last=True, cause="widen"), "does not change its exposure"),
+    "no end": (with_events(FULL, FULL.events[:-1]), "the record has no end"),
+    "nothing": (with_events(FULL, []), "the record has no end"),
+    "two ends": (with_events(FULL, [*FULL.events, FULL.events[-1]]), "goes on after its end"),
+    "a model turn before the opening": (with_events(FULL, FULL.events[1:]), "before anything was exposed"),
+    "an observation of nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[4], FULL.events[-1]]), "without a call"),
+    "a decision on nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[3], FULL.events[-1]]), "without a call"),
+    "a state of nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[5], FULL.events[-1]]), "without an observation"),
+    "a call taken out": (with_events(FULL, [*FULL.events[:2], *FULL.events[6:]]), "event "),
+    "two calls at once": (with_events(FULL, [*FULL.events[:3], FULL.events[2], *FULL.events[3:]]), "outside a model turn"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_record_of_what_cannot_have_happened_is_refused_with_place_event_and_reason(name: str) -> None:
+    record, reason = CHANGED[name]
+    for untouched in (FULL, STATIC, WIDENED, AWARE, ORACLE):
+        replay(untouched)
+    refused(record, reason)
+
+
+def test_a_thirteenth_model_turn_is_refused() -> None:
+    record = make_episode("FULL", agent=Scripted([FIND_IT] * 20), turns=13).run()
+    refused(record, "model turn 13 where 13 comes next (at most 12)")
+
+
+def test_a_sixth_refresh_is_refused() -> None:
+    episode = make_episode(
+        SR[2], retriever=Random(entries_of(CATALOG), seed=1), agent=Scripted(_looks()), policy=Broken()
+    )
+    episode.condition.rules = RULES.model_copy(update={"refresh_budget": 6})
+    refused(episode.run(), "6 refreshes where 5 are allowed")
+
+
+def _looks() -> list[Action]:
+    return [call(f"misc.look_{n:02d}") for n in (3, 7, 11, 15, 19, 23, 27)]
+
+
+def test_a_widening_beyond_the_last_stage_is_refused() -> None:
+    episode = make_episode(SR[1], agent=Scripted([Action("ask")] * 3))
+    episode.condition.rules = RULES.model_copy(update={"progressive_stages": (5, 10, 20, 30)})
+    refused(episode.run(), "widened beyond its last stage")
+
+
+def test_an_exposure_that_changes_twice_in_a_turn_is_refused() -> None:
+    at = position(WIDENED, Exposed, last=True)
+    refused(with_events(WIDENED, [*WIDENED.events[: at + 1], *WIDENED.events[at:]]), "changed twice in one turn")
+
+
+def test_an_unregistered_route_that_is_said_to_have_run_is_refused_with_its_place() -> None:
+    record = make_episode("FULL", agent=Scripted([call("ghost.route")]), policy=Broken()).run()
+    refused(edited(record, Observed, outcome="ran", payload={}), "ghost.route")
+
+
+def test_a_call_that_was_allowed_and_is_said_to_have_been_blocked_is_refused() -> None:
+    # Else a destructive run could hide: what was blocked has not run.
+    record = make_episode("FULL", agent=Scripted([call("aux.purge")]), policy=Broken()).run()
+    events = [event for event in record.events if not isinstance(event, StateChanged)]
+    refused(edited(with_events(record, events), Observed, outcome="blocked"), "blocked")
+
+
+def test_a_call_whose_model_turn_was_taken_out_is_refused() -> None:
+    # Else the tokens of that turn are gone.
+    at = position(FULL, ModelTurn, last=True)
+    refused(with_events(FULL, [*FULL.events[:at], *FULL.events[at + 1 :]]), "model turn")
+
+
+def test_a_model_turn_after_the_task_was_completed_is_refused() -> None:
+    # Else an arm can be charged for prompts that nobody sent.
+    turn = ModelTurn(4, *_next_tokens())
+    refused(with_events(FULL, [*FULL.events[:-1], turn, FULL.events[-1]]), "model turn")
+
+
+def _next_tokens() -> tuple[int, int]:
+    """Input and schema tokens that a fourth prompt of FULL would have had."""
+    events = [*FULL.events[:-1], ModelTurn(4, 1, 1), FULL.events[-1]]
+    with pytest.raises(InvalidRunError) as caught:
+        replay(with_events(FULL, events))
+    told = str(caught.value).partition("where ")[2].split(" are counted")[0]
+    schema, total = (int(part) for part in told.split(" and "))
+    return total, schema
+
+
+def test_a_progressive_arm_that_widened_after_a_turn_that_ran_is_refused() -> None:
+    def widen(before: object, failed: bool) -> Exposure:
+        return episode.condition.ask()
+
+    episode = make_episode(SR[1], retriever=Listed([FIND, SHIP]), agent=Scripted([FIND_IT, SHIP_IT]))
+    episode.condition._after_turn = widen  # type: ignore[method-assign]
+    refused(episode.run(), "widen")
+
+
+def test_a_state_aware_arm_that_refreshed_though_the_state_stayed_the_same_is_refused() -> None:
+    episode = make_episode(
+        SR[2], agent=Scripted([FIND_IT, FIND_IT]), retriever=Following([FIND], then={1: [FIND, SHIP]})
+    )
+    condition = episode.condition
+
+    def refresh(before: object, failed: bool) -> Exposure:
+        return Exposure(condition.exposure.routes, condition.exposure.ranking, "refresh")
+
+    condition._after_turn = refresh  # type: ignore[method-assign]
+    refused(episode.run(), "refresh")
+
+
+def test_calls_are_replayed_and_not_believed() -> None:
+    ran: list[str] = []
+    record = make_episode("FULL").run()
+    stored = Replay(record, CHAIN, CATALOG, PROTOCOL, COUNTER, PLACE)
+    execute = stored._environment.execute
+
+    def noted(call: Call) -> Observation:
+        ran.append(call.route_id)
+        return execute(call)
+
+    stored._environment.execute = noted  # type: ignore[method-assign]
+    stored.run()
+    assert ran == [FIND, SHIP, LIFT]

@@ -1,0 +1,84 @@
+"""Reading surfaces: everything wrong with all files at once, each with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from schemarouter.catalog import CatalogError
+from schemarouter.errors import UsageError
+from surface.loader import LANGUAGES, STRATA, Surface, SurfaceError, load_catalogs, load_surface
+from tests.toys import CHAIN, CURED, SURFACE, TASKS
+
+CELL = "two_step_state_dependency"
+
+
+def put(root: Path, stratum: str, language: str, content: Any) -> None:
+    path = root / "development" / stratum / f"{language}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))
+
+
+def cell(*tasks: Any, stratum: str = CELL, language: str = "en") -> dict[str, Any]:
+    return {"stratum": stratum, "language": language, "tasks": [task.model_dump(mode="json") for task in tasks]}
+
+
+def test_tasks_are_sorted_by_id_and_know_their_cell(tmp_path: Path) -> None:
+    put(tmp_path, CELL, "en", cell(CURED, CHAIN))
+    surface = load_surface("development", tmp_path)
+    assert surface.tasks == (CHAIN, CURED)
+    assert surface.cell("toy-en-01") == f"{CELL}/en" and surface.stratum("toy-en-01") == CELL
+    assert surface.prompt("toy-en-01") == CHAIN.prompt and surface.key("toy-en-02") == CURED.key
+
+
+def test_everything_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+    put(tmp_path, CELL, "en", cell(CHAIN))
+    put(tmp_path, CELL, "de", b"{half")
+    put(tmp_path, CELL, "ko", {"stratum": CELL, "language": "ko"})
+    put(tmp_path, CELL, "es", cell(language="ja"))
+    put(tmp_path, "three_step_state_dependency", "en", cell(CHAIN, stratum="three_step_state_dependency"))
+    with pytest.raises(SurfaceError) as caught:
+        load_surface("development", tmp_path)
+    message = str(caught.value)
+    for part in (
+        f"{CELL}/de.json: not JSON", f"{CELL}/ko.json: tasks", f"{CELL}/es.json: holds the cell {CELL}/ja", "toy-en-01",
+    ):  # fmt: skip
+        assert part in message
+
+
+def test_an_unknown_surface_or_task_is_refused_with_what_there_is() -> None:
+    with pytest.raises(UsageError, match="Known: development, frozen"):
+        load_surface("dev")
+    for ask in (SURFACE.prompt, SURFACE.key):
+        with pytest.raises(UsageError, match="Did you mean 'toy-en-01'"):
+            ask("toy-en-11")
+
+
+def test_a_surface_without_files_is_empty_and_a_catalog_size_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    assert load_surface("frozen", tmp_path).tasks == ()
+    with pytest.raises(CatalogError, match="catalog 7 was asked for"):
+        load_catalogs([7], tmp_path)
+
+
+def test_a_surface_fingerprint_covers_prompts_keys_and_strata() -> None:
+    def surface(tasks: Any, strata: Any) -> str:
+        return Surface("development", tasks, strata).fingerprint
+
+    strata = dict(SURFACE.strata)
+    key = CHAIN.key.model_copy(update={"authorised": ("aux.purge",)})
+    prompt = CHAIN.prompt.model_copy(update={"query": "Blue lamp?"})
+    changed = [
+        surface((CHAIN.model_copy(update={"key": key}), *TASKS[1:]), strata),
+        surface((CHAIN.model_copy(update={"prompt": prompt}), *TASKS[1:]), strata),
+        surface(TASKS, {**strata, "toy-en-01": "other"}),
+        surface(TASKS[1:], strata),
+    ]
+    assert len({SURFACE.fingerprint, *changed}) == 5
+    assert surface(TASKS, strata) == SURFACE.fingerprint
+
+
+def test_strata_and_languages_are_those_of_the_experiment() -> None:
+    assert (len(STRATA), set(LANGUAGES)) == (5, {"en", "ko", "es", "ja", "de", "mixed"})
