@@ -35,6 +35,11 @@ def tokenize(text: str) -> list[str]:
                 tokens += [match["number"] + match["unit"], match["unit"]]
         elif kind == "dense":
             run = match.group()
+            if not run.isalnum():
+                # The script blocks have holes: code points that no Unicode version has assigned are no letters.
+                run = "".join(char for char in run if unicodedata.category(char) != "Cn")
+            if not run:
+                continue
             tokens += [run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)]
         else:
             tokens.append(match.group())
