@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from preregistration.protocol import FOLDER
-from schemarouter.catalog import explain
+from schemarouter.catalog import read_model
 from schemarouter.errors import InvalidRunError
 
 FILES: Mapping[str, str] = {"development": "development.lock.json", "frozen": "lock.json"}
@@ -56,16 +55,7 @@ def flatten(identities: Mapping[str, Any]) -> dict[str, str]:
 def read_lock(surface: str, folder: Path = FOLDER) -> Lock | None:
     """The lock of a surface, or None where there is none yet. Raises InvalidRunError for one that cannot be read."""
     path = folder / FILES[surface]
-    try:
-        return Lock.model_validate(orjson.loads(path.read_bytes()))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InvalidRunError(f"{path.name}: cannot be read ({error.strerror}).") from None
-    except orjson.JSONDecodeError as error:
-        raise InvalidRunError(f"{path.name}: not JSON ({error}).") from None
-    except ValidationError as error:
-        raise InvalidRunError(f"{path.name}: " + "; ".join(explain(error))) from None
+    return read_model(path, Lock, InvalidRunError) if path.exists() else None
 
 
 def compare(lock: Lock, identities: Mapping[str, Any]) -> list[Comparison]:

@@ -6,10 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from schemarouter.catalog import explain
+from schemarouter.catalog import read_model
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.identity import fingerprint
 
@@ -91,11 +90,4 @@ def load_protocol(surface: str = "frozen", folder: Path = FOLDER) -> Protocol:
     if surface not in FILES:
         raise UsageError(unknown("surface", surface, FILES))
     path = folder / FILES[surface]
-    try:
-        return Protocol.model_validate(orjson.loads(path.read_bytes()))
-    except OSError as error:
-        raise InvalidRunError(f"{path.name}: cannot be read ({error.strerror}).") from None
-    except orjson.JSONDecodeError as error:
-        raise InvalidRunError(f"{path.name}: not JSON ({error}).") from None
-    except ValidationError as error:
-        raise InvalidRunError(f"{path.name}: " + "; ".join(explain(error))) from None
+    return read_model(path, Protocol, InvalidRunError)

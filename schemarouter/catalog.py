@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
@@ -264,17 +264,27 @@ def explain(error: ValidationError) -> list[str]:
     return lines
 
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_model(
+    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, place: str = "", between: str = "; "
+) -> _Model:
+    """Read a JSON file into a model. Raises `failure` with the place and, `between` them, everything wrong with the file."""
+    where = place or path.name
+    try:
+        return model.model_validate(orjson.loads(path.read_bytes()))
+    except OSError as error:
+        raise failure(f"{where}: cannot be read ({error.strerror}).") from None
+    except orjson.JSONDecodeError as error:
+        raise failure(f"{where}: not JSON ({error}).") from None
+    except ValidationError as error:
+        raise failure(f"{where}: " + between.join(explain(error))) from None
+
+
 def load_provider(path: Path) -> list[Capability]:
     """Read the capabilities of one provider file. Raises CatalogError telling everything wrong with the file."""
-    try:
-        raw = orjson.loads(path.read_bytes())
-        provider = _ProviderFile.model_validate(raw)
-    except OSError as error:
-        raise CatalogError(f"{path.name}: cannot be read ({error.strerror}).") from None
-    except orjson.JSONDecodeError as error:
-        raise CatalogError(f"{path.name}: not JSON ({error}).") from None
-    except ValidationError as error:
-        raise CatalogError(f"{path.name}: " + "; ".join(explain(error))) from None
+    provider = read_model(path, _ProviderFile, CatalogError)
     capabilities, problems = [], []
     for position, entry in enumerate(provider.capabilities):
         try:

@@ -8,10 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-import orjson
-from pydantic import ValidationError
-
-from schemarouter.catalog import Catalog, explain, load_catalog
+from schemarouter.catalog import Catalog, load_catalog, read_model
 from schemarouter.errors import SchemaRouterError, UsageError, unknown
 from schemarouter.identity import fingerprint
 from surface.task import CellFile, Language, Stratum, Task, TaskKey, TaskPrompt
@@ -109,14 +106,7 @@ def _place(path: Path) -> str:
 
 def _load_cell(path: Path) -> CellFile:
     place = _place(path)
-    try:
-        cell = CellFile.model_validate(orjson.loads(path.read_bytes()))
-    except OSError as error:
-        raise SurfaceError(f"{place}: cannot be read ({error.strerror}).") from None
-    except orjson.JSONDecodeError as error:
-        raise SurfaceError(f"{place}: not JSON ({error}).") from None
-    except ValidationError as error:
-        raise SurfaceError("\n".join(f"{place}: {line}" for line in explain(error))) from None
+    cell = read_model(path, CellFile, SurfaceError, place=place, between=f"\n{place}: ")
     if (cell.stratum, cell.language) != (path.parent.name, path.stem):
         raise SurfaceError(f"{place}: holds the cell {cell.stratum}/{cell.language}.")
     return cell
