@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from conditions.episode import Episode
 from conditions.registry import CONDITIONS, make_condition
@@ -24,8 +26,8 @@ from conditions.store import (
     write_whole,
 )
 from preregistration.protocol import Protocol
-from schemarouter.agents.base import Agent, Guide
-from schemarouter.agents.registry import build_agent
+from schemarouter.agents.base import Action, Agent, Guide, View
+from schemarouter.agents.registry import build_agent, resolve
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.identity import fingerprint
@@ -114,17 +116,33 @@ def make_plan(
     )
 
 
+class _StoredPlan(BaseModel):
+    """A plan as `Plan.as_json` writes it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tasks: list[str]
+    catalogs: list[int]
+    conditions: list[str]
+    limit: int | None
+    episodes: int
+    fingerprint: str
+
+
 def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
     """The plan that a header holds. Raises InvalidRunError when it does not add up."""
     try:
-        plan = Plan(tuple(value["tasks"]), tuple(value["catalogs"]), tuple(value["conditions"]), value["limit"])
-        stated = (value["episodes"], value["fingerprint"])
-        actual = (len(plan.units), plan.fingerprint)
-    except (KeyError, TypeError) as error:
-        raise InvalidRunError(f"{place}: no plan ({type(error).__name__}: {error}).") from None
-    parts = (plan.tasks, plan.catalogs, plan.conditions)
-    if any(len(set(part)) != len(part) for part in parts):
-        raise InvalidRunError(f"{place}: the plan lists a task, catalog or condition twice.")
+        told = _StoredPlan.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"])
+        raise InvalidRunError(f"{place}: no plan ({at}: {first['msg']}).") from None
+    plan = Plan(tuple(told.tasks), tuple(told.catalogs), tuple(told.conditions), told.limit)
+    for part in (plan.tasks, plan.catalogs, plan.conditions):
+        twice = [str(name) for name, count in Counter(part).items() if count > 1]
+        if twice:
+            raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
+    stated, actual = (told.episodes, told.fingerprint), (len(plan.units), plan.fingerprint)
     if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
         raise InvalidRunError(
             f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
@@ -151,6 +169,21 @@ class OpeningRankings:
 AgentFactory = Callable[[Guide], Agent]
 
 
+class MadeWhenAsked:
+    """An agent that is made at its first turn, so that code which fails in the making fails inside the episode."""
+
+    def __init__(self, make: AgentFactory, guide: Guide) -> None:
+        self._make = make
+        self._guide = guide
+        self._agent: Agent | None = None
+
+    def act(self, view: View) -> Action:
+        """The action of the agent."""
+        if self._agent is None:
+            self._agent = self._make(self._guide)
+        return self._agent.act(view)
+
+
 class Runner:
     """Runs units of a grid: builds what they need once and shares it.
 
@@ -173,7 +206,8 @@ class Runner:
         self._surface = surface
         self._catalogs = catalogs
         self._retriever_spec = retriever
-        self._agent_factory = agent_factory or (lambda guide: build_agent(agent, guide))
+        # An unknown agent is told here and once, and not as the failure of every episode.
+        self._agent_factory = agent_factory or partial(build_agent, resolve(agent))
         self._policy = policy or StandardPolicy()
         self._retrievers: dict[int, Retriever] = dict(retrievers or {})
         self._counter = TokenCounter()
@@ -203,7 +237,7 @@ class Runner:
             authorised=key.authorised,
             catalog=catalog,
             condition=condition,
-            agent=self._agent_factory(PlanGuide(environment.progress, catalog)),
+            agent=MadeWhenAsked(self._agent_factory, PlanGuide(environment.progress, catalog)),
             environment=environment,
             policy=self._policy,
             counter=self._counter,
@@ -218,25 +252,43 @@ class InfrastructureError(InvalidRunError):
 
 def prepare(folder: Path, run: Mapping[str, Any]) -> None:
     """Make a run directory, or go on in one of the same run. Raises InvalidRunError telling every difference."""
-    path = folder / RUN_FILE
-    if not path.exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise InvalidRunError(
-                f"{folder} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
-            )
-        write_whole(path, pretty_json(run))
+    if not _holds_a_run(folder):
+        write_whole(folder / RUN_FILE, pretty_json(run))
         return
     stored = read_run(folder)
     differences = [
         f"{part}.{name}: {stored[part].get(name)!r} there, {run[part].get(name)!r} now"
         for part in ("identities", "plan", "provenance")
-        for name in sorted(set(stored.get(part, {})) | set(run[part]))
+        for name in sorted(set(stored[part]) | set(run[part]))
         if name != "argv" and stored[part].get(name) != run[part].get(name)
     ]
+    if stored["stamp"] != run["stamp"]:
+        differences.append(f"stamp: {stored['stamp']!r} there, {run['stamp']!r} now")
     if differences:
         raise InvalidRunError(
             f"{folder} holds another run; use another --out. What differs:\n  " + "\n  ".join(differences)
         )
+
+
+def _holds_a_run(folder: Path) -> bool:
+    """Whether there is a run to go on with. Raises InvalidRunError for a place where no run can be."""
+    try:
+        if (folder / RUN_FILE).exists():
+            return True
+        if folder.exists() and any(folder.iterdir()):
+            raise InvalidRunError(
+                f"{folder} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
+            )
+    except OSError as error:
+        raise InvalidRunError(f"{folder}: cannot be a run directory ({error.strerror}).") from None
+    return False
+
+
+def _open_timing(path: Path) -> BinaryIO:
+    try:
+        return path.open("ab")
+    except OSError as error:
+        raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
 def execute(folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]) -> None:
@@ -246,7 +298,7 @@ def execute(folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, pr
     """
     prepare(folder, run)
     header = header_line(run["identities"], run["plan"], 1, 1)
-    with ShardWriter(folder / shard_name(1, 1), header) as writer, (folder / TIMING_FILE).open("ab") as timing:
+    with ShardWriter(folder / shard_name(1, 1), header) as writer, _open_timing(folder / TIMING_FILE) as timing:
         progress(len(writer.finished))
         for unit in plan.units:
             if unit.episode_id in writer.finished:

@@ -52,14 +52,23 @@ def pretty_json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object. Raises InvalidRunError saying what is missing or half-written."""
+def read_bytes(path: Path) -> bytes | None:
+    """A file's bytes, or None where there is none. Raises InvalidRunError when it cannot be read."""
     try:
-        value = orjson.loads(path.read_bytes())
+        return path.read_bytes()
     except FileNotFoundError:
-        raise InvalidRunError(f"{path} does not exist: {path.parent} is no {what}.") from None
+        return None
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Read a JSON object. Raises InvalidRunError saying what is missing or half-written."""
+    data = read_bytes(path)
+    if data is None:
+        raise InvalidRunError(f"{path} does not exist: {path.parent} is no {what}.")
+    try:
+        value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InvalidRunError(f"{path}: half-written or no JSON ({error}).") from None
     if not isinstance(value, dict):
@@ -71,18 +80,14 @@ def read_run(folder: Path) -> dict[str, Any]:
     """Read run.json. Raises InvalidRunError when it is missing, half-written or of a newer version."""
     run = read_json(folder / RUN_FILE, "run directory")
     version = run.get("schema_version")
-    if (
-        not isinstance(version, int)
-        or not isinstance(run.get("identities"), dict)
-        or not isinstance(run.get("plan"), dict)
-    ):
-        raise InvalidRunError(f"{folder / RUN_FILE}: no run header (schema_version, identities and plan are needed).")
-    if not isinstance(run.get("stamp"), str) or not isinstance(run.get("provenance"), dict):
-        raise InvalidRunError(f"{folder / RUN_FILE}: no run header (stamp and provenance are needed).")
-    if version > RUN_SCHEMA_VERSION:
+    if isinstance(version, int) and version > RUN_SCHEMA_VERSION:
         raise InvalidRunError(
             f"{folder / RUN_FILE}: schema_version {version}; this program reads up to {RUN_SCHEMA_VERSION}."
         )
+    parts = {"schema_version": int, "surface": str, "stamp": str, "identities": dict, "plan": dict, "provenance": dict}
+    wrong = [name for name, kind in parts.items() if not isinstance(run.get(name), kind)]
+    if wrong:
+        raise InvalidRunError(f"{folder / RUN_FILE}: no run header ({', '.join(wrong)} missing or of another type).")
     return run
 
 
@@ -188,15 +193,16 @@ class ShardWriter:
             return chain
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
+        first = header + b"\n"
+        if not (whole.startswith(first) if whole else first.startswith(data)):
+            raise InvalidRunError(
+                f"{self.path.name}: belongs to another run; use another --out, or the command of that run."
+            )
         if len(whole) < len(data):
             with self.path.open("r+b") as file:
                 file.truncate(len(whole))
         if not whole:
             return chain
-        if whole.partition(b"\n")[0] != header:
-            raise InvalidRunError(
-                f"{self.path.name}: belongs to another run; use another --out, or the command of that run."
-            )
         for line in read_shard(self.path):
             if isinstance(line, ShardLine):
                 self._note(line.record)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conditions.experiment import Plan, plan_from_json
+from conditions.stamp import check_stamp
 from conditions.store import AGGREGATE_FILE, SHARD_GLOB, ShardLine, pretty_json, read_run, read_shard, write_whole
 from gates.measures import MEASURES, Figures, Measure, measure
 from gates.replay import Replay
@@ -108,6 +109,8 @@ def aggregate(folder: Path, world: World) -> Aggregate:
     """
     run = read_run(folder)
     plan = plan_from_json(run["plan"], "run.json")
+    _check_world(plan, world)
+    check_stamp(run, world.protocol, world.surface, plan)
     compare_identities(run["identities"], world.identities(run), "run.json")
     collected = _collect(folder, run, plan, world)
     missing = [unit.episode_id for unit in plan.units if unit.episode_id not in collected.rows]
@@ -121,6 +124,14 @@ def aggregate(folder: Path, world: World) -> Aggregate:
     _same_openings(collected.openings)
     cells = {task: world.surface.cell(task) for task in plan.tasks}
     return Aggregate(run, plan, rows, collected.infrastructure, cells)
+
+
+def _check_world(plan: Plan, world: World) -> None:
+    """Raise InvalidRunError for tasks or catalogs of a plan that are not there to check it against."""
+    for kind, named, known in (("task", plan.tasks, world.surface.by_id), ("catalog", plan.catalogs, world.catalogs)):
+        strange = [str(name) for name in named if name not in known]
+        if strange:
+            raise InvalidRunError(f"run.json: {kind}s that are not there: {', '.join(strange[:3])}.")
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 from conditions.episode import Episode
 from conditions.experiment import Plan, Runner, execute, make_plan
 from conditions.registry import make_condition
+from conditions.stamp import stamp
 from conditions.store import ShardLine, ShardWriter, header_line, read_run, read_shard, shard_name
 from gates.aggregate import World
 from preregistration.protocol import ConditionRules, Protocol, load_protocol
@@ -272,12 +273,12 @@ def toy_runner(
     )  # fmt: skip
 
 
-def run_json(plan: Plan, identities: Mapping[str, Any]) -> dict[str, Any]:
+def run_json(protocol: Protocol, surface: Surface, plan: Plan, identities: Mapping[str, Any]) -> dict[str, Any]:
     """A header as the command line writes it."""
     return {
         "schema_version": 1,
         "surface": "development",
-        "stamp": "EXPLORATORY (development surface)",
+        "stamp": stamp(protocol, surface, plan, identities),
         "identities": dict(identities),
         "plan": plan.as_json(),
         "provenance": {"argv": ["run"], "commit": "c0ffee", "python": "3.11.0"},
@@ -297,7 +298,7 @@ def toy_run(folder: Path, runner: Runner | None = None, surface: Surface = SURFA
     """Run the toy grid, or a part of it, into a folder; returns the world it is checked against."""
     plan = make_plan(toy_protocol(), surface, **part)
     identities = identities_of(surface, CATALOGS)
-    execute(folder, run_json(plan, identities), plan, runner or toy_runner(), lambda done: None)
+    execute(folder, run_json(toy_protocol(), surface, plan, identities), plan, runner or toy_runner(), lambda done: None)
     return World(toy_protocol(), surface, CATALOGS, lambda run: identities)
 
 

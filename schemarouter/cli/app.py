@@ -8,7 +8,7 @@ import sys
 import typer
 
 from schemarouter.cli import judge, listing, lookup, running, verifying
-from schemarouter.errors import EXIT_INTERRUPTED, SchemaRouterError
+from schemarouter.errors import EXIT_INTERRUPTED, EXIT_PASS, SchemaRouterError
 
 app = typer.Typer(
     name="schemarouter",
@@ -31,15 +31,39 @@ app.add_typer(lookup.state_app, name="state")
 
 def main() -> None:
     """Run the program. A user's mistake is one message and an exit code; a bug is a traceback."""
+    code = _run()
     try:
-        app(standalone_mode=True)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        app()
     except SchemaRouterError as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; what was done is kept.", err=True)
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has gone; closing stdout quietly keeps the interpreter from saying so again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return error.exit_code
+    except SystemExit as ended:
+        # typer and rich turn both of these into an exit code of their own, which would say something else here.
+        if _came_of(ended, BrokenPipeError):
+            _forget_stdout()
+            return EXIT_PASS
+        if _came_of(ended, KeyboardInterrupt):
+            typer.echo("interrupted; what was done is kept.", err=True)
+            return EXIT_INTERRUPTED
+        return int(ended.code or 0)
+    return EXIT_PASS
+
+
+def _came_of(error: BaseException, kind: type[BaseException]) -> bool:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, kind):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
+def _forget_stdout() -> None:
+    """Whoever read our output has gone; a closed stdout keeps the interpreter from saying so again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 import orjson
+import typer
 
 
 class SurfaceName(StrEnum):
@@ -14,6 +15,12 @@ class SurfaceName(StrEnum):
 
     development = "development"
     frozen = "frozen"
+
+
+def print_stamp(stamp: str) -> None:
+    """Write the stamp of an exploratory run above what is shown of it."""
+    if stamp:
+        typer.echo(stamp)
 
 
 def print_json(value: Any) -> None:

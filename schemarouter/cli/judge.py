@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schemarouter.cli.common import print_json
+from schemarouter.cli.common import print_json, print_stamp
 from schemarouter.errors import EXIT_GATE_FAILED, InvalidRunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def aggregate(directory: Directory, as_json: AsJson = False) -> None:
     if as_json:
         print_json(result.as_json())
     else:
+        print_stamp(result.run["stamp"])
         typer.echo(
             f"{len(result.rows)}/{len(result.plan.units)} episodes replayed; {directory / AGGREGATE_FILE} written."
         )
@@ -44,15 +45,16 @@ def aggregate(directory: Directory, as_json: AsJson = False) -> None:
 
 def gate(directory: Directory, as_json: AsJson = False) -> None:
     """Judge a terminal run: exit 0 pass, 1 fail, 3 incomplete, altered or otherwise invalid."""
-    from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, write_whole
+    from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, read_bytes, write_whole
     from gates.aggregate import write_aggregate
     from gates.gate import judge
     from schemarouter.cli.render import print_verdict
 
     result, protocol = _aggregate(directory)
     path = directory / AGGREGATE_FILE
-    if path.exists():
-        if path.read_bytes() != pretty_json(result.as_json()):
+    held = read_bytes(path)
+    if held is not None:
+        if held != pretty_json(result.as_json()):
             raise InvalidRunError(
                 f"{path} is not what the shards give; it was altered, or is of other code. Delete it to go on."
             )
@@ -77,11 +79,13 @@ def show(
 
     result, _ = _aggregate(directory)
     if not episode:
+        print_stamp(result.run["stamp"])
         print_episodes(result)
         return
     known = [unit.episode_id for unit in result.plan.units]
     if episode not in known:
         raise UsageError(unknown("episode", episode, known) if len(known) < 40 else _near(episode, known))
+    print_stamp(result.run["stamp"])
     print_episode(directory, episode)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from schemarouter.cli.common import print_json
-from schemarouter.errors import UsageError
+from schemarouter.errors import UsageError, unknown
 
 DEFAULT_CATALOG = 100
 state_app = typer.Typer(help="Foreign state JSON.", no_args_is_help=True)
@@ -42,6 +42,9 @@ def retrieve(
             f"the state is of the query {current.original_query!r}, not of {query!r}; give the same query."
         )
     spec = registry.resolve(retriever or load_protocol("development").retriever)
+    sizes = load_protocol("development").catalogs
+    if catalog not in sizes:
+        raise UsageError(unknown("catalog size", str(catalog), map(str, sizes)))
     entries = load_catalogs([catalog])[catalog]
     ranking = registry.build_retriever(spec, entries).rank(query if state is None else current.retrieval_query(), k=k)
     if as_json:

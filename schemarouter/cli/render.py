@@ -158,20 +158,22 @@ def print_episode(directory: Path, episode: str) -> None:
     world = world_of_run(read_run(directory))
     for record in _find(directory, episode):
         prompt = world.surface.prompt(record.task)
-        console.print(f"{record.episode_id}, attempt {record.attempt}", style="bold", highlight=False)
-        console.print(prompt.query, markup=False, highlight=False)
+        console.print(f"{record.episode_id}, attempt {record.attempt}", style="bold", highlight=False, soft_wrap=True)
+        console.print(prompt.query, markup=False, highlight=False, soft_wrap=True)
         state = ExecutionState.start(prompt.query)
         catalog = world.catalogs[record.catalog]
         call = Call("", {})
         for event in record.events:
             for line in _event_lines(event):
-                console.print(line, markup=False, highlight=False)
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
             if isinstance(event, Called):
                 call = Call(event.route, event.arguments)
             if isinstance(event, Observed):
                 observation = Observation(event.outcome, event.payload)
                 state = state.observe(call, observation, catalog.get(call.route_id), incomplete=event.incomplete)
-                console.print(f"  state     {state.canonical_json().decode()}", markup=False, highlight=False)
+                console.print(
+                    f"  state     {state.canonical_json().decode()}", markup=False, highlight=False, soft_wrap=True
+                )
 
 
 def _event_lines(event: object) -> list[str]:

@@ -37,6 +37,7 @@ def run(
 ) -> None:
     """Run the experiment, or go on with it. No outcome is shown before all of it is done."""
     from conditions.experiment import Runner, execute, make_plan
+    from conditions.stamp import stamp
     from conditions.store import RUN_SCHEMA_VERSION
     from preregistration.protocol import load_protocol
     from schemarouter.agents import registry as agents
@@ -52,39 +53,20 @@ def run(
     plan = make_plan(protocol, tasks, tasks=task or (), catalogs=catalog or (), conditions=condition or (), limit=limit)
     if not plan.units:
         raise InvalidRunError(f"the {surface} surface holds no tasks.")
-    whole = plan == make_plan(protocol, tasks)
-    usual = (str(retriever_spec), str(agent_spec)) == (
-        str(retrievers.resolve(protocol.retriever)),
-        str(agents.resolve(protocol.agent)),
-    )
     catalogs = load_catalogs(protocol.catalogs)
+    named = identities(protocol, tasks, catalogs, plan.tasks, str(retriever_spec), str(agent_spec))
     header: dict[str, Any] = {
         "schema_version": RUN_SCHEMA_VERSION,
         "surface": str(surface),
-        "stamp": stamp(protocol.confirmatory, whole, usual, exploratory),
-        "identities": identities(protocol, tasks, catalogs, plan.tasks, str(retriever_spec), str(agent_spec)),
+        "stamp": stamp(protocol, tasks, plan, named, asked=exploratory),
+        "identities": named,
         "plan": plan.as_json(),
-        "provenance": provenance(),
+        "provenance": provenance(out),
     }
     runner = Runner(protocol, tasks, catalogs, retriever=retriever_spec, agent=agent_spec)
     with progress_display(display, len(plan.units)) as progress:
         execute(out, header, plan, runner, progress)
     typer.echo(f"{len(plan.units)} episodes in {out}. Next: schemarouter gate {out}", err=True)
-
-
-def stamp(confirmatory: bool, whole: bool, usual: bool, exploratory: bool) -> str:
-    """The stamp that every table, file and plot of a run carries; empty for the locked protocol alone."""
-    reasons = [
-        text
-        for holds, text in (
-            (not confirmatory, "development surface"),
-            (not whole, "part of the grid"),
-            (not usual, "another retriever or agent"),
-            (exploratory, "asked for"),
-        )
-        if holds
-    ]
-    return f"EXPLORATORY ({', '.join(reasons)})" if reasons else ""
 
 
 def refuse_frozen(tasks: int) -> None:
@@ -138,7 +120,7 @@ def status(
         "terminal": finished == len(plan.units),
     }
     if as_json:
-        print_json({"stamp": header.get("stamp", ""), **counts})
+        print_json({"stamp": header["stamp"], **counts})
         return
     typer.echo(f"{finished}/{len(plan.units)} episodes" + (", terminal" if counts["terminal"] else ""))
     if failed_attempts:

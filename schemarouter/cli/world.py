@@ -16,10 +16,11 @@ from preregistration.protocol import Protocol, load_protocol
 from schemarouter import state
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.errors import InvalidRunError
+from schemarouter.errors import InvalidRunError, unknown
 from schemarouter.retrieval import registry as retrievers
+from schemarouter.retrieval.spec import SpecError
 from schemarouter.tokens import TOKENIZER
-from surface.loader import Surface, load_catalogs, load_surface
+from surface.loader import FOLDERS, Surface, load_catalogs, load_surface
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -57,26 +58,31 @@ def identities(
 
 def world_of_run(run: Mapping[str, Any]) -> World:
     """What a run directory is checked against. Raises InvalidRunError when its header names no known surface."""
-    name = run.get("surface")
-    if not isinstance(name, str):
-        raise InvalidRunError("run.json: names no surface.")
+    name = run["surface"]
+    if name not in FOLDERS:
+        raise InvalidRunError(f"run.json: {unknown('surface', name, FOLDERS)}")
     protocol, surface = load_protocol(name), load_surface(name)
     catalogs = load_catalogs(protocol.catalogs)
 
     def now(stored: Mapping[str, Any]) -> dict[str, Any]:
-        held, plan = stored["identities"], stored["plan"]
-        unknown = [task for task in plan["tasks"] if task not in surface.by_id]
-        if unknown:
-            raise InvalidRunError(f"run.json: tasks that this surface does not have: {', '.join(unknown[:3])}.")
-        tasks = tuple(plan["tasks"])
-        return identities(protocol, surface, catalogs, tasks, str(held.get("retriever")), str(held.get("agent")))
+        held, tasks = stored["identities"], tuple(stored["plan"]["tasks"])
+        for part in ("retriever", "agent"):
+            if not isinstance(held.get(part), str):
+                raise InvalidRunError(f"run.json: identities.{part} is no spec.")
+        try:
+            return identities(protocol, surface, catalogs, tasks, held["retriever"], held["agent"])
+        except SpecError as error:
+            raise InvalidRunError(f"run.json: identities name no known retriever or agent: {error}") from None
 
     return World(protocol, surface, catalogs, now)
 
 
-def provenance() -> dict[str, Any]:
-    """Where a run comes from: commit and dirty flag, versions, the command as it was typed."""
-    return {"argv": sys.argv[1:], "packages": _packages(), "python": platform.python_version(), **_commit()}
+def provenance(out: Path | None = None) -> dict[str, Any]:
+    """Where a run comes from: commit and dirty flag, versions, the command as it was typed.
+
+    The run directory `out` makes no checkout dirty by lying in it.
+    """
+    return {"argv": sys.argv[1:], "packages": _packages(), "python": platform.python_version(), **_commit(out)}
 
 
 def _packages() -> dict[str, str]:
@@ -99,9 +105,11 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-def _commit() -> dict[str, Any]:
+def _commit(out: Path | None) -> dict[str, Any]:
     """Commit and dirty flag of the checkout this program runs from; null when it is none."""
     top = _git("rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != ROOT:
         return {"commit": None, "dirty": None}
-    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain"))}
+    within = out is not None and out.resolve().is_relative_to(ROOT) and out.resolve() != ROOT
+    but = [f":(top,exclude,literal){out.resolve().relative_to(ROOT)}"] if out is not None and within else []
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain", "--", ":/", *but))}

@@ -146,7 +146,8 @@ def test_show_tells_an_episode_turn_by_turn(copy: Copies) -> None:
     folder = copy()
     told = inside("show", folder, EPISODE)
     assert (told.code, told.err) == (0, "")
-    lines = told.out.splitlines()
+    stamp, *lines = told.out.splitlines()
+    assert stamp == STAMP
     assert lines[0] == f"{EPISODE}, attempt 1"
     for word in ("  exposed   (open)", "turn 1: ", "  called    ", "  observed  (", "  state     ", "ended: "):
         assert any(line.startswith(word) for line in lines), word

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conditions.store import RUN_FILE, TIMING_FILE
-from schemarouter.cli import running, world
+from schemarouter.cli import world
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SHARD_FILE, SMALL, aggregated, edit_run, files, inside, refused
 
@@ -147,14 +147,6 @@ def test_an_out_inside_the_checkout_can_be_gone_on_with(tmp_path: Path, monkeypa
     before = files(out)
     again = inside("run", "--out", out, *SMALL)
     assert (again.code, files(out)) == (0, before), again.err
-
-
-def test_the_whole_locked_protocol_alone_carries_no_stamp() -> None:
-    assert running.stamp(True, True, True, False) == ""
-    for wrong in range(4):
-        holds = [True, True, True, False]
-        holds[wrong] = not holds[wrong]
-        assert running.stamp(*holds).startswith("EXPLORATORY (")
 
 
 def test_aggregate_counts_all_of_a_partial_grid(tmp_path: Path) -> None:

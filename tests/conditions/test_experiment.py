@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,12 +27,15 @@ from conditions.experiment import (
 from conditions.store import RUN_FILE, TIMING_FILE, pretty_json, shard_name
 from gates.aggregate import aggregate
 from schemarouter.agents import registry as agents
-from schemarouter.agents.base import Action, Guide
+from schemarouter.agents.base import Action, Guide, View
 from schemarouter.errors import InvalidRunError, UsageError
+from schemarouter.records import Ended
 from schemarouter.retrieval.spec import Declaration, parse
+from schemarouter.state import Call
 from tests.toys import (
     CATALOG,
     CATALOGS,
+    CORE,
     SPEC,
     SURFACE,
     Listed,
@@ -53,7 +58,7 @@ def plan_of(**part: Any) -> Plan:
 
 
 def header_of(plan: Plan) -> dict[str, Any]:
-    return run_json(plan, identities_of(SURFACE, CATALOGS))
+    return run_json(PROTOCOL, SURFACE, plan, identities_of(SURFACE, CATALOGS))
 
 
 # --- the plan -------------------------------------------------------------------------------------------------------
@@ -229,6 +234,88 @@ def test_code_that_fails_while_an_agent_is_made_is_a_failed_episode_too(tmp_path
 
     world = toy_run(tmp_path / "run", toy_runner(agent=agent), limit=5)
     assert len(aggregate(tmp_path / "run", world).rows) == 5
+
+
+def ends(folder: Path) -> set[tuple[int, str, str]]:
+    return {
+        (e.turn, e.reason, e.detail) for record in read_records(folder) if isinstance(e := record.events[-1], Ended)
+    }
+
+
+def test_an_agent_that_cannot_be_made_is_recorded_like_one_whose_turn_fails(tmp_path: Path) -> None:
+    # What was shown stays on record: recall is judged on it, whatever became of the agent.
+    def unmade(guide: Guide) -> Any:
+        raise ValueError("no weights")
+
+    toy_run(tmp_path / "made", toy_runner(agent=unmade), limit=5)
+    toy_run(tmp_path / "turn", toy_runner(agent=lambda guide: Scripted([ValueError("no weights")])), limit=5)
+    assert ends(tmp_path / "made") == {(1, "exception", "ValueError: no weights")}
+    assert (tmp_path / "made" / SHARD).read_bytes() == (tmp_path / "turn" / SHARD).read_bytes()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit("torn")], ids=repr)
+def test_an_agent_that_exits_ends_its_episode_and_not_the_run(tmp_path: Path, error: BaseException) -> None:
+    def unmade(guide: Guide) -> Any:
+        raise error
+
+    for name, agent in (("turn", lambda guide: Scripted([error])), ("made", unmade)):
+        world = toy_run(tmp_path / name, toy_runner(agent=agent), limit=5)
+        assert ends(tmp_path / name) == {(1, "exception", f"{type(error).__name__}: {error}")}
+        assert len(aggregate(tmp_path / name, world).rows) == 5
+
+
+def test_an_interruption_while_an_agent_is_made_stays_an_interruption(tmp_path: Path) -> None:
+    def interrupted(guide: Guide) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        toy_run(tmp_path / "run", toy_runner(agent=interrupted), limit=5)
+    assert read_records(tmp_path / "run") == []
+
+
+def test_an_unknown_agent_is_told_at_once_and_not_as_failed_episodes() -> None:
+    with pytest.raises(UsageError, match="unknown agent 'referense'"):
+        Runner(PROTOCOL, SURFACE, CATALOGS, retriever=SPEC, agent=parse("referense"))
+
+
+class Meddling:
+    """The reference agent, which spoils whatever it holds before each turn."""
+
+    def __init__(self, guide: Guide) -> None:
+        self._agent = reference(guide)
+        self._made: list[Any] = []
+
+    def act(self, view: View) -> Action:
+        action = self._agent.act(view)
+        for held in (*self._made, *(turn.call.arguments for turn in view.history)):
+            held["order_id"] = "ord-666"
+        for turn in view.history:
+            turn.observation.payload.clear()  # type: ignore[attr-defined]
+            turn.observation.payload["order_id"] = ["ord-666"]  # type: ignore[index]
+        if action.call is not None:
+            self._made.append(action.call.arguments)
+        return action
+
+
+def test_what_an_agent_does_to_what_it_holds_changes_neither_record_nor_condition(tmp_path: Path) -> None:
+    retriever = partial(Listed, CORE)
+    toy_run(tmp_path / "honest", toy_runner(retriever))
+    world = toy_run(tmp_path / "meddling", toy_runner(retriever, agent=Meddling))
+    assert (tmp_path / "meddling" / SHARD).read_bytes() == (tmp_path / "honest" / SHARD).read_bytes()
+    assert sum(row.figures.passed for row in aggregate(tmp_path / "meddling", world).rows) > 20
+
+
+def test_arguments_that_read_differently_each_time_are_run_and_recorded_as_they_were_read_first(tmp_path: Path) -> None:
+    class Shifting(UserDict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            self.data[name] += "!"
+            return self.data[name]
+
+    def agent(guide: Guide) -> Any:
+        return Scripted([Action("call", Call("shop.find_order", Shifting(order_name="Blue lamp")))])
+
+    world = toy_run(tmp_path / "run", toy_runner(agent=agent), conditions=["FULL"])
+    assert len(aggregate(tmp_path / "run", world).rows) == 8
 
 
 # --- one ranking for all arms, and registries -----------------------------------------------------------------------

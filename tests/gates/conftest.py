@@ -56,6 +56,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Slice:
     identities = identities_of(surface, catalogs)
     folder = tmp_path_factory.mktemp("real") / "run"
     runner = Runner(protocol, surface, catalogs, retriever=parse("bm25"), agent=parse("reference"))
-    execute(folder, run_json(plan, identities), plan, runner, lambda done: None)
+    execute(folder, run_json(protocol, surface, plan, identities), plan, runner, lambda done: None)
     world = World(protocol, surface, catalogs, lambda run: identities)
     return Slice(folder, world, protocol, surface, catalogs, plan.tasks)

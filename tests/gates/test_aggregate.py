@@ -71,7 +71,7 @@ def test_the_file_holds_every_measure_with_its_sums_and_null_where_it_is_undefin
         table = told["conditions"][name]
         assert table["initial_miss_recovery"] == {"numerator": 0, "denominator": 0, "value": None}
         assert table["task_pass"] == {"numerator": 6, "denominator": 6, "value": 1.0}
-    assert told["stamp"] == "EXPLORATORY (development surface)"
+    assert told["stamp"] == "EXPLORATORY (development surface, part of the grid, another retriever or agent)"
 
 
 # --- episodes lost, doubled, mixed ------------------------------------------------------------------------------------

@@ -96,7 +96,8 @@ def hostile_run(
         real.protocol, real.surface, real.catalogs, retriever=parse("bm25"), agent=parse("reference"),
         agent_factory=lambda guide: Hostile(guide, first), policy=policy,
     )  # fmt: skip
-    execute(folder, run_json(plan, identities_of(real.surface, real.catalogs)), plan, runner, lambda done: None)
+    header = run_json(real.protocol, real.surface, plan, identities_of(real.surface, real.catalogs))
+    execute(folder, header, plan, runner, lambda done: None)
     return judged(folder, real)
 
 

@@ -1,0 +1,41 @@
+"""The stamp of a run: why it is exploratory, or nothing for the locked protocol alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conditions.experiment import Plan, make_plan
+from preregistration.protocol import Protocol
+from schemarouter.agents import registry as agents
+from schemarouter.errors import InvalidRunError
+from schemarouter.retrieval import registry as retrievers
+from surface.loader import Surface
+
+
+def stamp(
+    protocol: Protocol, surface: Surface, plan: Plan, identities: Mapping[str, Any], *, asked: bool = False
+) -> str:
+    """What every table, file and plot of a run carries; recomputed wherever it is read, never believed.
+
+    `asked` is whether the user called the run exploratory.
+    """
+    usual = {"retriever": str(retrievers.resolve(protocol.retriever)), "agent": str(agents.resolve(protocol.agent))}
+    reasons = [
+        text
+        for holds, text in (
+            (not protocol.confirmatory, "development surface"),
+            (plan.units != make_plan(protocol, surface).units, "part of the grid"),
+            (any(identities.get(name) != spec for name, spec in usual.items()), "another retriever or agent"),
+            (asked, "asked for"),
+        )
+        if holds
+    ]
+    return f"EXPLORATORY ({', '.join(reasons)})" if reasons else ""
+
+
+def check_stamp(run: Mapping[str, Any], protocol: Protocol, surface: Surface, plan: Plan) -> None:
+    """Raise InvalidRunError when the stamp of a run header is not the one its own plan and identities give."""
+    allowed = [stamp(protocol, surface, plan, run["identities"], asked=asked) for asked in (False, True)]
+    if run["stamp"] not in allowed:
+        raise InvalidRunError(f"run.json: the stamp is {run['stamp']!r}; this run's is {allowed[0]!r}.")

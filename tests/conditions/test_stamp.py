@@ -1,0 +1,59 @@
+"""A run is stamped exploratory unless it is the whole locked protocol; the stamp follows from the run itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conditions.experiment import make_plan
+from conditions.stamp import check_stamp, stamp
+from preregistration.protocol import Protocol
+from schemarouter.agents import registry as agents
+from schemarouter.errors import InvalidRunError
+from schemarouter.retrieval import registry as retrievers
+from tests.toys import SURFACE, toy_protocol
+
+PROTOCOL: Protocol = toy_protocol().model_copy(update={"confirmatory": True})
+USUAL = {"retriever": str(retrievers.resolve(PROTOCOL.retriever)), "agent": str(agents.resolve(PROTOCOL.agent))}
+
+
+def test_the_whole_locked_protocol_alone_carries_no_stamp() -> None:
+    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE), USUAL) == ""
+
+
+def test_a_limit_that_cuts_nothing_off_makes_no_part() -> None:
+    whole = make_plan(PROTOCOL, SURFACE)
+    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=len(whole.units)), USUAL) == ""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "part", "changed", "asked", "reason"),
+    [
+        ({"confirmatory": False}, {}, {}, False, "development surface"),
+        ({}, {"limit": 3}, {}, False, "part of the grid"),
+        ({}, {"conditions": ["FULL"]}, {}, False, "part of the grid"),
+        ({}, {}, {"retriever": "random(seed=1)"}, False, "another retriever or agent"),
+        ({}, {}, {"agent": "reference(probe=false)"}, False, "another retriever or agent"),
+        ({}, {}, {}, True, "asked for"),
+    ],
+)
+def test_every_way_to_differ_is_stamped_with_its_reason(
+    protocol: dict[str, Any], part: dict[str, Any], changed: dict[str, str], asked: bool, reason: str
+) -> None:
+    rules = PROTOCOL.model_copy(update=protocol)
+    plan = make_plan(rules, SURFACE, **part)
+    told = stamp(rules, SURFACE, plan, {**USUAL, **changed}, asked=asked)
+    assert told == f"EXPLORATORY ({reason})"
+
+
+@pytest.mark.parametrize("given", ["", "EXPLORATORY", "EXPLORATORY (asked for)"])
+def test_a_stamp_that_does_not_follow_from_the_run_is_refused(given: str) -> None:
+    plan = make_plan(PROTOCOL, SURFACE, limit=3)
+    with pytest.raises(InvalidRunError, match=r"part of the grid"):
+        check_stamp({"stamp": given, "identities": USUAL}, PROTOCOL, SURFACE, plan)
+
+
+@pytest.mark.parametrize("given", ["EXPLORATORY (part of the grid)", "EXPLORATORY (part of the grid, asked for)"])
+def test_the_stamp_of_the_run_holds_asked_for_or_not(given: str) -> None:
+    check_stamp({"stamp": given, "identities": USUAL}, PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=3))
