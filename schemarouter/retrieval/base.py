@@ -58,6 +58,15 @@ def ordered(pairs: Iterable[tuple[str, float]], k: int) -> tuple[tuple[str, floa
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: max(k, 0)])
 
 
+def silence(items: Sequence[object], k: int, size: int, reason: str = "") -> str:
+    """A stage's note: why nothing of `size` entries was returned, `reason` when neither entries nor `k` lacked; else empty."""
+    if items:
+        return ""
+    if size == 0:
+        return "there are no entries"
+    return reason if k > 0 else f"{k} entries were asked for"
+
+
 def describe(capability: Capability) -> str:
     """The text a capability is found by: name, description, parameters, output fields, semantic ids, units."""
     parts = [capability.route_id, capability.description]

@@ -17,17 +17,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage
+from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.text import tokenize
 
+# Far beyond any use: k1 is all but linear in the term frequency there, and no score overflows.
+_LARGEST = 1e6
 DECLARATION = Declaration(
     name="bm25",
     summary="lexical ranking, BM25 with rank-bm25's statistics",
     options={
-        "k1": Option(float, "1.5", minimum=0.0),
-        "b": Option(float, "0.75", minimum=0.0),
-        "epsilon": Option(float, "0.25", minimum=0.0),
+        "k1": Option(float, "1.5", minimum=0.0, maximum=_LARGEST),
+        "b": Option(float, "0.75", minimum=0.0, maximum=1.0),
+        "epsilon": Option(float, "0.25", minimum=0.0, maximum=_LARGEST),
     },
 )
 _LEAST_IDF = 1e-6
@@ -107,7 +109,8 @@ class BM25:
         scores = self.index.scores(self._tokenize(query))
         chosen = top_k(scores, k)
         items = tuple((self._ids[i], float(scores[i])) for i in chosen if scores[i] > 0)
-        return Ranking(items, (Stage("bm25", len(items), "" if items else "no term of the query is in the index"),))
+        note = silence(items, k, len(self._ids), "no term of the query is in the index")
+        return Ranking(items, (Stage("bm25", len(items), note),))
 
 
 def top_k(scores: NDArray[np.float64], k: int) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage
+from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.use_m3 import UseM3
@@ -48,7 +48,8 @@ class Dense:
             return Ranking((), (Stage("dense", 0, why),))
         scores = np.round(self._matrix @ self._queries.get(query), _DECIMALS)
         items = tuple((self._ids[i], float(scores[i])) for i in top_k(scores, k))
-        return Ranking(items, (Stage("dense", len(items)),), self._encoder.count_tokens(query))
+        note = silence(items, k, len(self._ids))
+        return Ranking(items, (Stage("dense", len(items), note),), self._encoder.count_tokens(query))
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> Dense:

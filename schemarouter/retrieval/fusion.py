@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, ordered
+from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, ordered, silence
 from schemarouter.retrieval.spec import Declaration, Option
 
+# Beyond it the ranks of an entry hardly weigh; an integer without bounds cannot be turned into a float.
+_LARGEST = 1e6
 DECLARATION = Declaration(
     name="rrf",
     summary="reciprocal rank fusion of nested retrievers",
-    options={"k": Option(int, "60", minimum=0)},
+    options={"k": Option(int, "60", minimum=0, maximum=_LARGEST)},
     nested_min=2,
     nested_max=8,
 )
 
 
+def _key(ranking: Ranking, position: int, taken: Collection[str]) -> str:
+    """The name of a nested ranking's last stage; with its position, from 1, where it has no stage or the name is taken."""
+    name = ranking.stages[-1].name if ranking.stages else ""
+    return name if name and name not in taken else f"{name}#{position}"
+
+
 class ReciprocalRankFusion:
-    """Scores an entry by the sum of ``1 / (k + rank)`` over the rankings that hold it, ranks counted from 1."""
+    """Scores an entry by the sum of ``1 / (k + rank)`` over the rankings that hold it, ranks counted from 1.
+
+    The parts of a score are named after the last stages of the nested rankings; ``bm25#3`` is the third ranking, where an
+    earlier one is called ``bm25`` too.
+    """
 
     def __init__(self, retrievers: Sequence[Retriever], *, k: int, depth: int) -> None:
         self._retrievers = retrievers
@@ -29,18 +41,19 @@ class ReciprocalRankFusion:
         scores: dict[str, float] = {}
         stages: list[Stage] = []
         parts: dict[str, dict[str, float]] = {}
+        keys: list[str] = []
         tokens = 0
-        for retriever in self._retrievers:
+        for nested, retriever in enumerate(self._retrievers, start=1):
             ranking = retriever.rank(query, k=self._depth)
             stages += ranking.stages
             tokens += ranking.model_tokens
-            name = ranking.stages[-1].name
+            keys.append(_key(ranking, nested, keys))
             for position, (entry_id, _) in enumerate(ranking.items, start=1):
                 gain = 1.0 / (self._k + position)
                 scores[entry_id] = scores.get(entry_id, 0.0) + gain
-                parts.setdefault(entry_id, {})[name] = gain
+                parts.setdefault(entry_id, {})[keys[-1]] = gain
         items = ordered(scores.items(), k)
-        note = "" if items else "no nested retriever returned anything"
+        note = silence(items, k, self._depth, "no nested retriever returned anything")
         chosen = {entry_id: parts[entry_id] for entry_id, _ in items}
         return Ranking(items, (*stages, Stage("rrf", len(items), note)), tokens, chosen)
 

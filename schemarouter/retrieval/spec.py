@@ -78,7 +78,11 @@ class _Reader:
     def fail(self, expected: str) -> SpecError:
         """The error for what stands at the current position."""
         found = repr(self.text[self.at : self.at + 12]) if self.at < len(self.text) else "the end"
-        return SpecError(f"spec {self.text!r}, position {self.at}: expected {expected}, found {found}.")
+        return self.wrong(f"expected {expected}, found {found}", self.at)
+
+    def wrong(self, what: str, at: int) -> SpecError:
+        """The error for `what` is wrong at a position."""
+        return SpecError(f"spec {self.text!r}, position {at}: {what}.")
 
     def take(self, literal: str) -> bool:
         """Step over white space and, if it comes next, over `literal`."""
@@ -105,7 +109,7 @@ class _Reader:
     def spec(self, depth: int = 0) -> Spec:
         """Take a whole spec."""
         if depth > _MAX_DEPTH:
-            raise SpecError(f"spec {self.text!r}: nested deeper than {_MAX_DEPTH} levels.")
+            raise self.wrong(f"nested deeper than {_MAX_DEPTH} levels", self.at)
         name = self.match(_NAME, "a name")
         return self.arguments_of(name, depth) if self.take("(") else Spec(name)
 
@@ -116,11 +120,12 @@ class _Reader:
         if self.take(")"):
             return Spec(name)
         while True:
+            self.skip()
             start = self.at
             key = self.match(_NAME, "an argument")
             if self.take("="):
                 if key in arguments:
-                    raise SpecError(f"spec {self.text!r}: argument {key!r} is given twice.")
+                    raise self.wrong(f"argument {key!r} is given twice", start)
                 arguments[key] = self.value(depth)
             else:
                 self.at = start
@@ -135,13 +140,13 @@ class _Reader:
     def value(self, depth: int) -> str | Spec:
         """Take the value of an argument."""
         self.skip()
-        if self.text.startswith('"', self.at):
+        start = self.at
+        if self.text.startswith('"', start):
             quoted = self.match(_QUOTED, "a closed quoted string")
             try:
                 return str(orjson.loads(quoted))
             except orjson.JSONDecodeError:
-                raise SpecError(f"spec {self.text!r}: {quoted} is no valid quoted string.") from None
-        start = self.at
+                raise self.wrong(f"{quoted} is no valid quoted string", start) from None
         word = self.match(_WORD, "a value")
         if self.text.startswith("(", self.at):
             self.at = start
@@ -166,6 +171,7 @@ class Option:
     kind: type[int] | type[float] | type[str]
     default: str
     minimum: float | None = None
+    maximum: float | None = None
     choices: tuple[str, ...] = ()
 
     def read(self, owner: str, key: str, word: str) -> int | float | str:
@@ -178,6 +184,8 @@ class Option:
             raise SpecError(f"{owner}: argument {key}={word!r} must be finite.")
         if self.minimum is not None and isinstance(value, int | float) and value < self.minimum:
             raise SpecError(f"{owner}: argument {key}={word} must be at least {self.minimum:g}.")
+        if self.maximum is not None and isinstance(value, int | float) and value > self.maximum:
+            raise SpecError(f"{owner}: argument {key}={word} must be at most {self.maximum:g}.")
         if self.choices and word not in self.choices:
             raise SpecError(f"{owner}: {unknown(key, word, self.choices)}")
         return value

@@ -1,8 +1,9 @@
 """Tokens of six languages, for lexical ranking.
 
 Text is normalised (NFKC) and case-folded. Identifiers are split at case changes, underscores and dots; Hangul, Kana and
-Han runs become character bigrams (a run of one character stays as it is); a number keeps the unit written after it as a
-token of its own beside the bare number.
+Han runs become character bigrams (a run of one character stays as it is); a number keeps the unit or word written after it
+as a token of its own beside the bare number. A unit is one token, after a number and alone: ``kw`` for kW, ``m/s``, ``°c``,
+``%``.
 """
 
 from __future__ import annotations
@@ -12,20 +13,40 @@ import unicodedata
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
-_KANA = "\u3040-\u30ff\u31f0-\u31ff"
+# Without the double hyphen \u30a0 and the middle dot \u30fb, which are punctuation.
+_KANA = "\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
 _HAN = "\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-_UNIT = r"[a-zµμ°%Ω][a-z0-9µμ°%/²³]*"
+_DENSE = _HANGUL + _KANA + _HAN
+_LETTER = rf"[^\W_{_DENSE}]"
+# Units that the split at case changes would tear apart. K for kilo is a common slip.
+_MIXED_CASE_UNIT = re.compile(
+    r"(?<![A-Za-z])(?:"
+    r"[kKMGTPhcdmnp](?:[VWABJNLFHSTC]|Hz|Pa|Wh|Ah|VA|VAh|Wp|Sv|Bq|Gy|Eq|eV|Bit)"
+    r"|[KMGTP]iB|eV|dBm|dBA|deg[CFK])(?![A-Za-z0-9])"
+)
+_OVER = (
+    r"(?:[kmcdμn]?g|[kmcdμn]?m|[mcdμ]?l|t|lb|ft|in|mi|gal|m[23]|[kmg]?w|[kmg]?wh|[km]?j|k?n|k?cal"
+    r"|[kmgt]?bit|[kmgt]?b|[mμn]?mol|iu|meq)"
+)
+_UNDER = r"(?:[kmcdμ]?g|[cdk]?m|[cdm]?l|m[23]|s2?|h|min|ha|mol|kwh)"
+_SYMBOL = rf"(?:°[cfk]?|[%‰])(?!{_LETTER})"
+_COMPOUND = rf"{_OVER}/{_UNDER}(?!{_LETTER}|/)"
 _TOKEN = re.compile(
-    rf"(?P<measure>(?<![\w.])(?P<number>\d+(?:[.,]\d+)*)\s?(?P<unit>{_UNIT})?(?![\d_-]))"
+    rf"(?P<measure>(?<!{_LETTER})(?<![_.])(?P<number>\d+(?:[.,]\d+)*)"
+    rf"(?:\s?(?P<unit>{_SYMBOL}|{_COMPOUND}|(?!\d){_LETTER}++(?![_-]))|(?![\d_-])))"
     rf"|(?P<dense>[{_HANGUL}]+|[{_KANA}]+|[{_HAN}]+)"
-    rf"|(?P<word>(?:(?![{_HANGUL}{_KANA}{_HAN}_])\w)+)"
+    rf"|{_LETTER}++(?!/)"
+    rf"|(?<!{_LETTER})(?<![_/])(?:{_SYMBOL}|{_COMPOUND})"
+    rf"|{_LETTER}+"
 )
 
 
 def tokenize(text: str) -> list[str]:
     """Split `text` into tokens, in order. Lone surrogates and unassigned characters are dropped with the punctuation."""
-    normal = unicodedata.normalize("NFKC", text)
-    folded = _CAMEL.sub(" ", normal).casefold()
+    # NFKC writes one-character units such as ㎧ with a division slash.
+    normal = unicodedata.normalize("NFKC", text).replace("\u2215", "/")
+    whole = _MIXED_CASE_UNIT.sub(lambda unit: unit[0].lower(), normal)
+    folded = _CAMEL.sub(" ", whole).casefold()
     tokens: list[str] = []
     for match in _TOKEN.finditer(folded):
         kind = match.lastgroup

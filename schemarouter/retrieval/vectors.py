@@ -41,13 +41,16 @@ class Encoder(Protocol):
         """How many tokens the encoder reads of a text."""
 
 
-def cache_folder() -> Path:
-    """Where vectors are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder."""
+def cache_folder() -> Path | None:
+    """Where vectors are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder; None without a home."""
     chosen = os.environ.get("SCHEMAROUTER_CACHE")
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "schemarouter-research"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "schemarouter-research"
+    except RuntimeError:
+        return None
 
 
 def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = None) -> NDArray[np.float32]:
@@ -58,12 +61,14 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     digest = fingerprint(
         [encoder.name, encoder.identity, [hashlib.sha256(t.encode("utf-8", "replace")).hexdigest() for t in texts]]
     )
-    path = (folder or cache_folder()) / "vectors" / f"{digest}.npy"
-    stored = _read(path, (len(texts), encoder.dimensions))
+    folder = folder or cache_folder()
+    path = folder / "vectors" / f"{digest}.npy" if folder else None
+    stored = _read(path, (len(texts), encoder.dimensions)) if path else None
     if stored is None:
         stored = encoder.encode(texts).astype(np.float32)
-        with suppress(OSError):
-            _write(path, stored)
+        if path:
+            with suppress(OSError):
+                _write(path, stored)
     return stored
 
 
@@ -75,21 +80,31 @@ def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         return None
-    with suppress(ValueError):
-        found = np.load(io.BytesIO(body), allow_pickle=False)
-        if found.shape == shape and found.dtype == np.float32:
-            return np.asarray(found, dtype=np.float32)
-    return None
+    blank = np.zeros(shape, dtype=np.float32)
+    expected = _npy(blank)
+    header = expected[: len(expected) - blank.nbytes]
+    # Comparing the header leaves nothing of an unknown file to be parsed.
+    if len(body) != len(expected) or not body.startswith(header):
+        return None
+    return np.frombuffer(body[len(header) :], dtype=np.float32).reshape(shape).copy()
+
+
+def _npy(vectors: NDArray[np.float32]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(vectors), allow_pickle=False)
+    return buffer.getvalue()
 
 
 def _write(path: Path, vectors: NDArray[np.float32]) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, vectors, allow_pickle=False)
-    body = buffer.getvalue()
+    body = _npy(vectors)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(body + hashlib.sha256(body).digest())
-    os.replace(file.name, path)
+        temporary = Path(file.name)
+    try:
+        temporary.write_bytes(body + hashlib.sha256(body).digest())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class QueryVectors:

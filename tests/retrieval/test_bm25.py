@@ -123,6 +123,24 @@ def test_every_option_reaches_the_scores(option: str) -> None:
     assert build_retriever(f"bm25({option}=0.9)", given_entries).rank("x y", k=4).items != plain.items
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("b=1.5", "b=1.5 must be at most 1."), ("k1=1e308", "k1=1e308 must be at most"), ("epsilon=1e7", "at most 1e+06")],
+)
+def test_an_option_beyond_its_bound_is_told_the_bound(option: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        build_retriever(f"bm25({option})", [])
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("spec", ["bm25(b=1)", "bm25(k1=1e6)", "bm25(b=1,epsilon=1e6,k1=1e6)", "bm25(k1=0)"])
+def test_the_largest_options_rank_every_matching_entry(spec: str) -> None:
+    given_entries = [Entry("a", "foo " * 900), Entry("b", "foo bar"), Entry("c", "x"), Entry("d", "y")]
+    ranking = build_retriever(spec, given_entries).rank("foo " * 900, k=4)
+    assert set(ranking.ids) == {"a", "b"}
+    assert all(math.isfinite(score) for _, score in ranking.items)
+
+
 @pytest.mark.parametrize("spec", ["bm25(b=5)", "bm25(b=1.5)", "bm25(k1=1e308)", "bm25(k1=1e200,epsilon=1e200)"])
 def test_extreme_options_are_refused_or_keep_every_matching_entry(spec: str) -> None:
     given_entries = [

@@ -122,6 +122,12 @@ def test_the_reason_given_for_k_0_is_not_a_missing_match(name: str) -> None:
     assert "no nested retriever" not in note
 
 
+@every_retriever
+@pytest.mark.parametrize("k", [0, -1])
+def test_whoever_is_asked_for_nothing_says_that(name: str, k: int) -> None:
+    assert f"{k} entries were asked for" in BUILDERS[name](TALK).rank("lease", k=k).stages[-1].note
+
+
 def contracts() -> list[Capability]:
     weigh: dict[str, Any] = {"name": "mass", "type": "number", "unit": "kg", "dimension": "mass"}
     return [

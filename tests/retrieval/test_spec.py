@@ -149,6 +149,15 @@ def test_what_is_wrong_beyond_the_grammar_has_a_position_too(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [("a(x=1,x=2)", 6), ("a(x=1,  x=2)", 8), (r'a(x="\q")', 4), (r'a(x= "\q")', 5), ("a(" * 20, 34)],
+)
+def test_the_position_is_that_of_what_is_wrong(text: str, position: int) -> None:
+    with pytest.raises(SpecError, match=f", position {position}: "):
+        parse(text)
+
+
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "설비", "a("])
 def test_names_that_could_not_be_read_back_are_refused(name: str) -> None:
     with pytest.raises(SpecError, match="no name"):

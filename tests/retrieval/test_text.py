@@ -104,10 +104,75 @@ def test_a_unit_after_a_number_meets_the_unit_that_a_contract_registers_alone(un
 
 
 @pytest.mark.parametrize(
-    "word", ["invoices", "years", "días", "años", "geräte", "größen", "stück", "kg-sack", "km-lauf"]
+    "word",
+    ["invoices", "years", "días", "años", "geräte", "größen", "stück", "kg-sack", "km-lauf", "getInvoice", "and/or"],
 )
 def test_a_number_before_a_word_does_not_break_the_word(word: str) -> None:
     assert set(tokenize(word)) <= set(tokenize(f"5 {word}"))
+
+
+UNITS = [
+    "kW",
+    "MWh",
+    "kPa",
+    "dB",
+    "GiB",
+    "degC",
+    "mL",
+    "°C",
+    "%",
+    "m/s",
+    "km/h",
+    "m³/h",
+    "mg/dL",
+    "Mbit/s",
+    "W/m²",
+    "‰",
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_alone_is_one_token_and_the_same_as_after_a_number(unit: str) -> None:
+    (token,) = tokenize(unit)
+    for written in (f"5 {unit}", f"5{unit}", f"(5 {unit})", f"風速が5{unit}です", f"약 5 {unit}의"):
+        assert [item for item in tokenize(written) if item.isascii() or item == token or item == f"5{token}"] == [
+            "5",
+            f"5{token}",
+            token,
+        ]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("5㎧", ["5", "5m/s", "m/s"]),
+        ("5 KWh", ["5", "5kwh", "kwh"]),
+        ("capacity_kW", ["capacity", "kw"]),
+        ("湿度%", ["湿度", "%"]),
+        ("80 km/h-Zone", ["80", "80km/h", "km/h", "zone"]),
+        ("3 T-17", ["3", "t", "17"]),
+    ],
+)
+def test_units_in_company(text: str, tokens: list[str]) -> None:
+    assert tokenize(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("create/update", ["create", "update"]),
+        ("5 and/or", ["5", "5and", "and", "or"]),
+        ("N/A", ["n", "a"]),
+        ("m/d/y", ["m", "d", "y"]),
+        ("a/m/s", ["a", "m", "s"]),
+        ("%20", ["20"]),
+        ("100%ige", ["100", "ige"]),
+        ("getKB", ["get", "kb"]),
+        ("dBase", ["d", "base"]),
+    ],
+)
+def test_what_only_looks_like_a_unit_is_split_as_ever(text: str, tokens: list[str]) -> None:
+    assert tokenize(text) == tokens
 
 
 @pytest.mark.parametrize(

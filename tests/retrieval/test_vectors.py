@@ -114,9 +114,12 @@ def test_a_torn_or_altered_file_is_computed_again_and_put_right(cut: int, flip: 
         b"not an array",
         b"",
         npz(),
+        npy(np.zeros((4, 8), dtype=np.float32, order="F")),
+        npy(np.zeros((4, 8), dtype=np.float32)) + b"x",
+        npy(np.zeros((4, 8), dtype=np.float32))[:-1],
         b"PK\x03\x04 torn",
     ],
-    ids=["width", "rows", "float64", "pickle", "text", "empty", "npz", "torn-zip"],
+    ids=["width", "rows", "float64", "pickle", "text", "empty", "npz", "fortran", "longer", "shorter", "torn-zip"],
 )
 def test_a_file_of_something_else_is_not_believed_even_with_a_right_digest(tmp_path: Path, body: bytes) -> None:
     entry_vectors(StubEncoder(), TEXTS, tmp_path)
@@ -149,6 +152,22 @@ def test_a_write_that_fails_leaves_no_litter(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("schemarouter.retrieval.vectors.os.replace", refuse)
     np.testing.assert_array_equal(entry_vectors(StubEncoder(), TEXTS, tmp_path), fresh(StubEncoder(), TEXTS))
     assert stored(tmp_path) == []
+
+
+def test_a_full_disk_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    np.testing.assert_array_equal(entry_vectors(StubEncoder(), TEXTS, tmp_path), fresh(StubEncoder(), TEXTS))
+    assert stored(tmp_path) == []
+
+
+@pytest.mark.parametrize("texts", [TEXTS, []])
+def test_a_file_is_an_npy_file_with_its_digest(tmp_path: Path, texts: list[str]) -> None:
+    entry_vectors(StubEncoder(), texts, tmp_path)
+    (path,) = stored(tmp_path)
+    assert path.read_bytes() == signed(npy(fresh(StubEncoder(), texts)))
+    again = entry_vectors(StubEncoder(), texts, tmp_path)
+    assert again.shape == (len(texts), StubEncoder.dimensions)
+    assert again.flags.writeable
 
 
 def test_the_folder_is_the_chosen_one_else_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
