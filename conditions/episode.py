@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
+
+import orjson
 
 from conditions.base import Condition, Exposure
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Action, Agent, Turn, View
@@ -46,16 +49,32 @@ def is_infrastructure(error: BaseException) -> bool:
 
 def plain_text(value: object) -> str:
     """Text that a record can hold, whatever an agent or an error gave: no lone surrogates, at most 500 characters."""
-    text = value if isinstance(value, str) else f"{type(value).__name__}"
-    return str(text).encode("utf-8", "replace").decode()[:500]
+    text = str.__str__(value) if isinstance(value, str) else type(value).__name__
+    return text.encode("utf-8", "replace").decode()[:500]
 
 
 def describe_error(error: BaseException) -> str:
     """Kind and message of an error, also of one that cannot say what it is."""
     try:
         return plain_text(f"{type(error).__name__}: {error}")
-    except Exception:
+    except (Exception, SystemExit):
         return type(error).__name__
+
+
+def own_copy(call: Call) -> Call:
+    """The call as plain JSON values that nobody else holds: an agent may change its own afterwards, or while it is judged.
+
+    Raises TypeError or CanonicalError for a call that a record cannot hold.
+    """
+    route = call.route_id
+    if type(route) is not str:
+        raise TypeError(f"a call names its route by a string, not by {type(route).__name__}")
+    return Call(*orjson.loads(canonical_json([route, dict(call.arguments)])))
+
+
+def unregistered(call: Call) -> Observation:
+    """What comes back of a call that a broken policy let through though nothing is there that could run."""
+    return Observation("error", {"status": "error", "error": f"unregistered_route: {call.route_id}"})
 
 
 @dataclass
@@ -80,11 +99,13 @@ class Episode:
     _turn: int = 0
 
     def run(self) -> EpisodeRecord:
-        """Run to the end. Whatever is raised inside becomes a failed episode with its reason, never a missing one."""
+        """Run to the end. Whatever is raised inside but an interruption becomes a failed episode with its reason."""
         try:
             reason, detail = self._run()
-        except Exception as error:
-            # None is ever dropped: agent, retriever, condition and environment code may raise anything.
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # None is ever dropped: agent, retriever, condition and environment code may raise anything, SystemExit too.
             reason = "infrastructure" if is_infrastructure(error) else "exception"
             detail = describe_error(error)
         steps = tuple(self.environment.progress.complete)
@@ -101,7 +122,8 @@ class Episode:
             self._turn = turn
             action = self._model_turn()
             if action.kind == "stop":
-                return ("stalled" if action.reason == "stalled" else "agent_stopped"), action.reason
+                said = plain_text(action.reason)
+                return ("stalled" if said == "stalled" else "agent_stopped"), said
             if action.kind == "ask":
                 if not self._ask():
                     if asked_in_vain:
@@ -147,11 +169,9 @@ class Episode:
         self._show(after)
         return after.routes != before.routes
 
-    def _tool_turn(self, call: Call) -> None:
+    def _tool_turn(self, made: Call) -> None:
         # A call that JSON cannot hold is malformed: it ends the episode here and not the run when the record is written.
-        if type(call.route_id) is not str:
-            raise TypeError(f"a call names its route by a string, not by {type(call.route_id).__name__}")
-        canonical_json([call.route_id, dict(call.arguments)])
+        call = own_copy(made)
         self.events.append(Called(self._turn, call.route_id, dict(call.arguments)))
         observation = self._execute(call)
         call_id = f"call{self._turn:05d}"
@@ -160,7 +180,8 @@ class Episode:
             Message("call", call_text(name, dict(call.arguments), call_id)),
             Message("result", result_text(dict(observation.payload), call_id)),
         ]
-        self._history.append(Turn(call, observation))
+        # What the agent is given it may change; record, condition and environment hold their own.
+        self._history.append(deepcopy(Turn(call, observation)))
         incomplete = self.environment.progress.incomplete
         # On record before the condition sees it: what ran, ran, even if the condition's code fails on it.
         self.events.append(Observed(self._turn, observation.outcome, observation.payload, incomplete))
@@ -191,6 +212,5 @@ class Episode:
         if not decision.allowed:
             return Observation("blocked", {"status": "blocked", "error": decision.error})
         if not facts.registered:
-            # A broken policy let it through; there is nothing that could run.
-            return Observation("error", {"status": "error", "error": f"unregistered_route: {call.route_id}"})
+            return unregistered(call)
         return self.environment.execute(call)

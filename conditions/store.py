@@ -112,10 +112,11 @@ def next_chain(chain: str, record: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShardLine:
-    """One record of a shard and where it stands (lines counted from 1)."""
+    """One record of a shard, where it stands (lines counted from 1), and the chain digest up to it."""
 
     record: EpisodeRecord
     place: str
+    chain: str
 
 
 def _split(line: bytes, place: str) -> tuple[str, bytes]:
@@ -151,7 +152,7 @@ def read_shard(path: Path) -> Iterator[dict[str, Any] | ShardLine]:
                     raise InvalidRunError(
                         f"{place}: the digest chain is broken; this line or one before it was altered."
                     )
-                yield ShardLine(decode(record, place), place)
+                yield ShardLine(decode(record, place), place, chain)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
@@ -206,7 +207,7 @@ class ShardWriter:
         for line in read_shard(self.path):
             if isinstance(line, ShardLine):
                 self._note(line.record)
-                chain = next_chain(chain, encode(line.record))
+                chain = line.chain
         return chain
 
     def _note(self, record: EpisodeRecord) -> None:

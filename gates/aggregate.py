@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from conditions.experiment import Plan, plan_from_json
-from conditions.stamp import check_stamp
 from conditions.store import AGGREGATE_FILE, SHARD_GLOB, ShardLine, pretty_json, read_run, read_shard, write_whole
 from gates.measures import MEASURES, Figures, Measure, measure
 from gates.replay import Replay
+from gates.stamp import check_stamp
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError

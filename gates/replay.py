@@ -9,26 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from conditions.base import shown
-from conditions.registry import CONDITIONS
+from conditions.episode import own_copy, unregistered
+from gates.exposures import Arm
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
-from schemarouter.identity import sha256_hex
-from schemarouter.policy import Facts, facts_of
+from schemarouter.identity import CanonicalError, canonical_json, sha256_hex
+from schemarouter.policy import Decision, Facts, StandardPolicy, facts_of
 from schemarouter.records import (
     Asked,
     Called,
     Decided,
     Ended,
     EpisodeRecord,
+    Event,
     Exposed,
     ModelTurn,
     Observed,
     StateChanged,
 )
-from schemarouter.state import Call, ExecutionState, Observation, omissions
+from schemarouter.state import Call, ExecutionState, Observation, StateError, omissions
 from schemarouter.tokens import Message, TokenCounter, call_text, result_text
 from surface.environment import Environment
 from surface.task import Task
@@ -56,9 +57,13 @@ class AfterTurn:
 
 @dataclass(slots=True)
 class Execution:
-    """A call that was made: its facts, whether it was allowed before it ran, whether it ran, and whether it failed."""
+    """A call that was made: its facts, whether it was allowed before it ran, whether it ran, and whether it failed.
+
+    `decision` is what the policy decided, or None as long as no decision is on record.
+    """
 
     facts: Facts
+    decision: Decision | None = None
     allowed_before: bool = False
     ran: bool = False
     failed: bool = False
@@ -87,20 +92,19 @@ class Replay:
         self.record = record
         self.task = task
         self.catalog = catalog
-        self.rules = protocol.conditions
         self.max_turns = protocol.episode.max_model_turns
         self.counter = counter
         self.place = place
-        self.timeline = Timeline()
+        self._arm = Arm(record.condition, catalog, task.key.required_routes, protocol.conditions)
+        self.timeline = Timeline(exposures=self._arm.exposures)
         self._environment = Environment(task.key, catalog, seed_text=task.prompt.id)
         self._state = ExecutionState.start(task.prompt.query)
         self._messages = [Message("user", task.prompt.query)]
-        self._exposure: Exposed | None = None
         self._call: Call | None = None
         self._last: tuple[Call, Observation] | None = None
-        self._changes = 0
         self._turn = 0
-        self._asked_agent = False
+        self._to_act = False
+        self._asks_in_vain = 0
 
     def run(self) -> Timeline:
         """Replay every event. Raises InvalidRunError naming the place, the event and what contradicts."""
@@ -108,8 +112,11 @@ class Replay:
         if not events or not isinstance(events[-1], Ended):
             raise self._wrong(len(events), "the record has no end")
         for number, event in enumerate(events):
-            for problem in self._take(event, last=number == len(events) - 1):
-                raise self._wrong(number, problem)
+            try:
+                for problem in self._take(event, last=number == len(events) - 1):
+                    raise self._wrong(number, problem)
+            except (StateError, CanonicalError) as error:
+                raise self._wrong(number, f"this cannot have happened ({error})") from None
         progress = self._environment.progress
         step = progress.next_step()
         self.timeline.steps_completed = tuple(progress.complete)
@@ -120,117 +127,101 @@ class Replay:
     def _wrong(self, number: int, problem: str) -> InvalidRunError:
         return InvalidRunError(f"{self.place}, {self.record.episode_id}, event {number}: {problem}.")
 
-    def _take(self, event: object, *, last: bool) -> Iterator[str]:
+    def _take(self, event: Event, *, last: bool) -> Iterator[str]:
         if isinstance(event, Ended):
             if not last:
                 yield "the episode goes on after its end"
             yield from self._end(event)
+            return
+        if isinstance(event, ModelTurn):
+            yield from self._model_turn(event)
         elif isinstance(event, Exposed):
             yield from self._expose(event)
-        elif isinstance(event, ModelTurn):
-            yield from self._model_turn(event)
         elif isinstance(event, Asked):
-            self.timeline.asks += 1
-            self._changes = 0
-            self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
+            yield from self._asked()
         elif isinstance(event, Called):
             yield from self._called(event)
         elif isinstance(event, Decided):
             yield from self._decided(event)
         elif isinstance(event, Observed):
             yield from self._observed(event)
-        elif isinstance(event, StateChanged):
+        else:
             yield from self._state_changed(event)
+        if event.turn != self._turn:
+            yield f"turn {event.turn} stands in turn {self._turn}"
 
     def _expose(self, event: Exposed) -> Iterator[str]:
-        first = self._exposure is None
-        if first != (event.cause == "open"):
-            yield f"an exposure of cause {event.cause!r} stands where {'the opening' if first else 'a change'} belongs"
-        unknown = [route for route in (*event.routes, *event.ranking) if route not in self.catalog]
-        if unknown:
-            yield f"routes are not in catalog {self.record.catalog}: {', '.join(unknown[:3])}"
-        self._changes += 1
-        if not first and self._changes > 1:
-            yield "the exposure changed twice in one turn"
-        yield from self._expected_exposure(event)
-        self._replace_ranking(event)
-
-    def _replace_ranking(self, event: Exposed) -> None:
-        self._exposure = event
-        self.timeline.exposures.append(event)
+        before = self._arm.exposure
+        yield from self._arm.take(event)
+        if before is not None and event.routes != before.routes:
+            self._asks_in_vain = 0
         if self.timeline.after_turns and event.cause == "refresh":
             # The judgement after a tool turn is on the ranking in force once the turn's refresh is done.
             self.timeline.after_turns[-1] = replace(self.timeline.after_turns[-1], ranking=event.ranking)
 
-    def _expected_exposure(self, event: Exposed) -> Iterator[str]:
-        """What the condition can have shown, given the ranking it says it came from."""
-        name, rules = self.record.condition, self.rules
-        if name in ("FULL", "ORACLE"):
-            expected = self.catalog.route_ids if name == "FULL" else shown(self.task.key.required_routes)
-            if event.routes != expected or event.ranking or event.cause != "open":
-                yield f"{name} shows something else than {'the whole catalog' if name == 'FULL' else 'the required routes'}"
-            return
-        if name not in CONDITIONS or name.startswith("SR-") is False:
-            return
-        size = rules.top_k
-        if name == "SR-PROGRESSIVE-STATIC":
-            stage = sum(item.cause == "widen" for item in self.timeline.exposures) + (event.cause == "widen")
-            if stage >= len(rules.progressive_stages):
-                yield "the ranking was widened beyond its last stage"
-                return
-            size = rules.progressive_stages[stage]
-            if self._exposure is not None and event.ranking != self._exposure.ranking:
-                yield "the frozen ranking changed"
-        allowed = {
-            "SR-5-STATIC": {"open"},
-            "SR-PROGRESSIVE-STATIC": {"open", "widen"},
-            "SR-5-STATE-AWARE": {"open", "refresh"},
-        }
-        if event.cause not in allowed[name]:
-            yield f"{name} does not change its exposure by {event.cause!r}"
-        refreshes = sum(item.cause == "refresh" for item in self.timeline.exposures) + (event.cause == "refresh")
-        if refreshes > rules.refresh_budget:
-            yield f"{refreshes} refreshes where {rules.refresh_budget} are allowed"
-        if event.routes != shown(event.ranking[:size]):
-            yield f"the routes shown are not the first {size} of the ranking"
-
     def _model_turn(self, event: ModelTurn) -> Iterator[str]:
         self._turn += 1
-        self._asked_agent = True
-        if not self._environment.progress.incomplete:
-            yield "a model turn after the task was completed"
-        if self._exposure is None:
+        exposure = self._arm.exposure
+        if exposure is None:
             yield "a model turn before anything was exposed"
             return
         if event.turn != self._turn or event.turn > self.max_turns:
             yield f"model turn {event.turn} where {self._turn} comes next (at most {self.max_turns})"
-        schema = self.counter.tools(self.catalog, self._exposure.routes)
+        schema = self.counter.tools(self.catalog, exposure.routes)
         total = schema + self.counter.conversation(SYSTEM_PROMPT, self._messages)
         if (event.schema_tokens, event.input_tokens) != (schema, total):
             yield f"{event.schema_tokens} schema and {event.input_tokens} input tokens where {schema} and {total} are counted"
+        if self._to_act or self._in_tool_turn:
+            yield "a model turn before the one before it was over"
+        yield from self._arm.owed()
+        if not self._environment.progress.incomplete:
+            yield "a model turn after the task was completed"
+        if self._asks_in_vain > 1:
+            yield "a model turn after the agent asked twice with nothing changed"
+        self._to_act = True
         step = self._environment.progress.next_step()
-        exposed = frozenset(self._exposure.routes)
         route = step.route if step is not None else None
-        self.timeline.moments.append(Moment(exposed, step.id if step else None, route, total, schema))
+        self.timeline.moments.append(
+            Moment(frozenset(exposure.routes), step.id if step else None, route, total, schema)
+        )
+
+    @property
+    def _in_tool_turn(self) -> bool:
+        """Whether a call has not been observed yet, or the state has not taken in what was observed."""
+        return self._call is not None or self._last is not None
+
+    def _asked(self) -> Iterator[str]:
+        if not self._to_act:
+            yield "an ask outside a model turn"
+        self._to_act = False
+        self.timeline.asks += 1
+        self._asks_in_vain += 1
+        self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
+        self._arm.after_ask()
 
     def _called(self, event: Called) -> Iterator[str]:
-        self._changes = 0
-        asked, self._asked_agent = self._asked_agent, False
-        if self._exposure is None or self._call is not None or not asked:
+        exposure, to_act = self._arm.exposure, self._to_act
+        if exposure is None or not to_act:
             yield "a call outside a model turn"
             return
-        self._call = Call(event.route, event.arguments)
-        facts = facts_of(self._call, self.catalog, self._exposure.routes, self.task.key.authorised)
+        self._to_act, self._asks_in_vain = False, 0
+        self._call = own_copy(Call(event.route, event.arguments))
+        facts = facts_of(self._call, self.catalog, exposure.routes, self.task.key.authorised)
         self.timeline.executions.append(Execution(facts))
         step = self._environment.progress.next_step()
         if step is not None:
-            self.timeline.after_turns.append(AfterTurn(step.id, step.route, self._exposure.ranking))
+            self.timeline.after_turns.append(AfterTurn(step.id, step.route, exposure.ranking))
 
     def _decided(self, event: Decided) -> Iterator[str]:
-        if not self.timeline.executions:
+        if not self.timeline.executions or self._to_act:
             yield "a decision without a call"
             return
         execution = self.timeline.executions[-1]
+        if execution.decision is not None:
+            yield "a second decision on one call"
+        if event.allowed and event.error:
+            yield f"the decision lets the call run and gives the error {event.error!r}"
+        execution.decision = Decision(event.allowed, event.error)
         stated = Facts(event.registered, event.exposed, event.schema_valid, event.effect, event.authorised)
         if stated != execution.facts:
             yield f"the decision rests on {stated}, but the facts are {execution.facts}"
@@ -245,9 +236,9 @@ class Replay:
             return
         execution = self.timeline.executions[-1]
         observation = Observation(event.outcome, event.payload)
-        if event.outcome == "blocked" and execution.allowed_before:
-            yield "a call that was allowed is said to have been blocked"
-        if event.outcome != "blocked":
+        if event.outcome == "blocked":
+            yield from self._compare_refusal(call, observation, execution)
+        else:
             execution.ran, execution.failed = True, observation.failed
             yield from self._compare_execution(call, observation)
         progress = self._environment.progress
@@ -264,17 +255,29 @@ class Replay:
         call, observation = last
         capability = self.catalog.get(call.route_id)
         incomplete = self._environment.progress.incomplete
+        before = self._state.canonical_json()
         self._state = self._state.observe(call, observation, capability, incomplete=incomplete)
-        if event.sha256 != sha256_hex(self._state.canonical_json()):
+        after = self._state.canonical_json()
+        if event.sha256 != sha256_hex(after):
             yield "the state's hash is not that of what was observed"
         if dict(event.omitted) != omissions(call, observation, capability):
             yield "the count of what was left out of the state is wrong"
+        self._arm.after_turn(failed=observation.failed, changed=after != before, incomplete=incomplete)
+
+    def _compare_refusal(self, call: Call, observation: Observation, execution: Execution) -> Iterator[str]:
+        if execution.decision is None or execution.decision.allowed:
+            yield "a call that no decision refused is said to have been blocked"
+            return
+        expected = StandardPolicy().decide(call, execution.facts)
+        if expected.allowed:
+            yield f"{call.route_id} was blocked, but the policy lets this call run"
+        blocked = Observation("blocked", {"status": "blocked", "error": expected.error})
+        if execution.decision.error != expected.error or not _same(blocked, observation):
+            yield f"{call.route_id} was refused with {dict(observation.payload)}, but the policy says {expected.error!r}"
 
     def _compare_execution(self, call: Call, observation: Observation) -> Iterator[str]:
-        if call.route_id not in self.catalog:
-            return
-        actual = self._environment.execute(call)
-        if (actual.outcome, dict(actual.payload)) != (observation.outcome, dict(observation.payload)):
+        actual = self._environment.execute(call) if call.route_id in self.catalog else unregistered(call)
+        if not _same(actual, observation):
             yield (
                 f"{call.route_id} answers {dict(actual.payload)} ({actual.outcome}), "
                 f"the record says {dict(observation.payload)} ({observation.outcome})"
@@ -289,7 +292,7 @@ class Replay:
                 after.pop()
         elif after:
             after[-1] = AfterTurn(step.id, step.route, after[-1].ranking)
-        call_id = f"call{event.turn:05d}"
+        call_id = f"call{self._turn:05d}"
         name = call.route_id.replace(".", "__")
         self._messages += [
             Message("call", call_text(name, dict(call.arguments), call_id)),
@@ -300,7 +303,38 @@ class Replay:
         progress = self._environment.progress
         if event.steps_completed != tuple(progress.complete):
             yield f"the outcome says steps {list(event.steps_completed)}, the events give {progress.complete}"
-        # Code may fail after the last step too: the task is complete, and the episode ended by an exception.
-        contradicts = (event.reason == "completed") == progress.incomplete
-        if contradicts and not (event.reason == "exception" and not progress.incomplete):
+        if event.reason not in self._possible_ends(event.detail):
             yield f"the outcome {event.reason!r} contradicts the events"
+        asked = self._asks_in_vain > 0
+        if not (asked and event.reason == "exception"):
+            yield from self._arm.owed()
+        # Between two turns only the next one can have failed, before its tokens were counted.
+        between = event.reason == "exception" and not self._to_act and not self._in_tool_turn
+        if event.turn != self._turn and not (between and event.turn == self._turn + 1 <= self.max_turns):
+            yield f"the episode ends in turn {event.turn}, the events in turn {self._turn}"
+        self._begun_is_run()
+
+    def _possible_ends(self, detail: str) -> set[str]:
+        """The reasons for which an episode can end where the events stop; `detail` is what the agent says when it stops."""
+        if self._in_tool_turn:
+            # Code failed inside the turn; whoever broke it off, what ran is on record.
+            return {"exception", "agent_stopped"}
+        if not self._environment.progress.incomplete:
+            return {"completed"}
+        if self._to_act:
+            return {"exception", "stalled" if detail == "stalled" else "agent_stopped"}
+        if self._asks_in_vain > 1:
+            return {"exception", "stalled"}
+        return {"exception", "turn_limit"} if self._turn else {"exception"}
+
+    def _begun_is_run(self) -> None:
+        """A call that was let through and never came back counts as having run: nobody can say that it did nothing."""
+        if self._call is not None:
+            execution = self.timeline.executions[-1]
+            execution.ran = execution.failed = execution.allowed_before
+
+
+def _same(one: Observation, other: Observation) -> bool:
+    """Whether two observations are the same JSON: 1, 1.0 and true are three values."""
+    first, second = ([item.outcome, dict(item.payload)] for item in (one, other))
+    return canonical_json(first) == canonical_json(second)

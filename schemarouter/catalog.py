@@ -11,12 +11,16 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from schemarouter.catalog_tools import MAX_TOOL_NAME, read_tool, tool_name
+from schemarouter.catalog_tools import route_of as route_of
 from schemarouter.errors import SchemaRouterError, unknown
 from schemarouter.identity import fingerprint
 
 JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 Effect = Literal["read", "write", "destructive"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+# Without `__` and a final `_`, so that the first `__` of a tool's name is always the end of its provider.
+Provider = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=64)]
 SemanticId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_]*$")]
 IDENTIFIER_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
@@ -43,11 +47,14 @@ class Contract(BaseModel):
     example: Any = None
 
     @model_validator(mode="after")
-    def _unit_has_dimension(self) -> Self:
+    def _unit_and_enum_fit(self) -> Self:
+        problems = []
         if self.unit is not None and self.dimension is None:
-            raise ValueError(f"field {self.name!r} has unit {self.unit!r} but no dimension")
+            problems.append(f"field {self.name!r} has unit {self.unit!r} but no dimension")
         if self.enum and self.type != "string":
-            raise ValueError(f"field {self.name!r} has an enum but is of type {self.type}; only strings have one")
+            problems.append(f"field {self.name!r} has an enum but is of type {self.type}; only strings have one")
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
     @cached_property
@@ -77,7 +84,7 @@ class Capability(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    provider: Name
+    provider: Provider
     operation: Name
     description: str
     effect: Effect
@@ -86,12 +93,21 @@ class Capability(BaseModel):
     outputs: tuple[OutputField, ...] = Field(default=(), strict=False)
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
+    def _names_are_sound(self) -> Self:
+        problems = []
+        length = len(tool_name(self.provider, self.operation))
+        if length > MAX_TOOL_NAME:
+            problems.append(
+                f"the tool of {self.route_id} would have a name of {length} characters; at most {MAX_TOOL_NAME} are "
+                "allowed, so shorten its provider or operation"
+            )
         for kind, group in (("parameter", self.parameters), ("output", self.outputs)):
             names = [item.name for item in group]
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise ValueError(f"{kind} names given twice: {', '.join(twice)}")
+                problems.append(f"{kind} names given twice: {', '.join(twice)}")
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
     @cached_property
@@ -131,7 +147,7 @@ class Capability(BaseModel):
         return {
             "type": "function",
             "function": {
-                "name": self.route_id.replace(".", "__"),
+                "name": tool_name(self.provider, self.operation),
                 "description": self.description,
                 "parameters": {
                     "type": "object",
@@ -249,7 +265,7 @@ def contract_json(capability: Capability) -> dict[str, Any]:
 class _ProviderFile(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    provider: Name
+    provider: Provider
     title: str
     about: str
     capabilities: tuple[dict[str, Any], ...] = Field(strict=False)
@@ -273,25 +289,47 @@ def read_model(
     """Read a JSON file into a model. Raises `failure` with the place and, `between` them, everything wrong with the file."""
     where = place or path.name
     try:
-        return model.model_validate(orjson.loads(path.read_bytes()))
-    except OSError as error:
-        raise failure(f"{where}: cannot be read ({error.strerror}).") from None
-    except orjson.JSONDecodeError as error:
-        raise failure(f"{where}: not JSON ({error}).") from None
+        return model.model_validate(_read_json(path, failure, where))
     except ValidationError as error:
         raise failure(f"{where}: " + between.join(explain(error))) from None
 
 
-def load_provider(path: Path) -> list[Capability]:
-    """Read the capabilities of one provider file. Raises CatalogError telling everything wrong with the file."""
-    provider = read_model(path, _ProviderFile, CatalogError)
-    capabilities, problems = [], []
-    for position, entry in enumerate(provider.capabilities):
+def _read_json(path: Path, failure: type[SchemaRouterError], where: str) -> Any:
+    try:
+        return orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise failure(f"{where}: cannot be read ({error.strerror}).") from None
+    except orjson.JSONDecodeError as error:
+        raise failure(f"{where}: not JSON ({error}).") from None
+
+
+def _read_provider(path: Path) -> tuple[list[Capability], list[str]]:
+    """The capabilities of a provider file that can be used, and everything wrong with its header and the others."""
+    raw = _read_json(path, CatalogError, path.name)
+    problems: list[str] = []
+    try:
+        _ProviderFile.model_validate(raw)
+    except ValidationError as error:
+        problems = explain(error)
+    whole = raw if isinstance(raw, dict) else {}
+    # A header's wrong provider is told once, not again with every capability.
+    provider = "provider" if any(line.startswith("provider: ") for line in problems) else whole.get("provider")
+    entries = whole.get("capabilities")
+    capabilities = []
+    for position, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if not isinstance(entry, dict):
+            continue
         try:
-            capabilities.append(Capability.model_validate({"provider": provider.provider, **entry}))
+            capabilities.append(Capability.model_validate({"provider": provider, **entry}))
         except ValidationError as error:
             label = entry.get("operation", f"#{position}")
             problems += [f"{label}.{line}" for line in explain(error)]
+    return capabilities, problems
+
+
+def load_provider(path: Path) -> list[Capability]:
+    """Read the capabilities of one provider file. Raises CatalogError telling everything wrong with the file."""
+    capabilities, problems = _read_provider(path)
     if problems:
         raise CatalogError(f"{path.name}: " + "; ".join(problems))
     return capabilities
@@ -303,66 +341,51 @@ def load_catalog(folder: Path, *, name: str = "all") -> Catalog:
     problems: list[str] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            capabilities += load_provider(path)
+            usable, wrong = _read_provider(path)
         except CatalogError as error:
             problems.append(str(error))
+            continue
+        capabilities += usable
+        if wrong:
+            problems.append(f"{path.name}: " + "; ".join(wrong))
+    return _catalog_of(capabilities, problems, name)
+
+
+def _catalog_of(capabilities: list[Capability], problems: list[str], name: str) -> Catalog:
+    """The catalog. Raises CatalogError with the problems met so far, one a line, and those of the whole."""
+    try:
+        catalog = Catalog(capabilities, name=name)
+    except CatalogError as error:
+        raise CatalogError("\n".join([*problems, str(error)])) from None
     if problems:
         raise CatalogError("\n".join(problems))
-    return Catalog(capabilities, name=name)
-
-
-def route_of(tool_name: str) -> str:
-    """The route of a tool's name: ``a__b`` and ``a.b`` give ``a.b``, any other name ``tools.<name>``, in snake case."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tool_name).lower().replace("__", ".")
-    provider, _, operation = re.sub(r"[^a-z0-9_.]+", "_", snake).partition(".")
-    return f"{provider}.{operation.replace('.', '_')}" if operation else f"tools.{provider}"
-
-
-def _json_schema_type(schema: Mapping[str, Any]) -> str:
-    """The JSON type of a property; of several allowed ones the first that is not null, of none string."""
-    declared = schema.get("type", "string")
-    if isinstance(declared, str):
-        return declared
-    return next((item for item in declared if item != "null"), "null")
+    return catalog
 
 
 def from_openai_tools(tools: Sequence[Mapping[str, Any]], *, name: str = "tools") -> Catalog:
     """Build a catalog from tools in the OpenAI function format, or the like (`inputSchema`, `outputSchema`).
 
     Routes are those of `route_of`. Outputs are registered where a tool has an output schema (`outputSchema` or `returns`); units
-    and semantic ids are not known. Raises CatalogError for a tool whose names cannot be registered.
+    and semantic ids are not known. Raises CatalogError with everything that cannot be registered, tool by tool.
     """
-    capabilities = []
-    for tool in tools:
-        function = tool.get("function", tool)
-        provider, _, operation = route_of(str(function["name"])).partition(".")
-        taken = function.get("parameters") or function.get("inputSchema") or {}
-        given = function.get("outputSchema") or function.get("returns") or {}
-        required = set(taken.get("required", ()))
-        parameters = [
-            {
-                "name": key,
-                "type": _json_schema_type(value),
-                "description": value.get("description", ""),
-                "enum": tuple(value.get("enum", ())) if _json_schema_type(value) == "string" else (),
-                "required": key in required,
-            }
-            for key, value in taken.get("properties", {}).items()
-        ]
-        outputs = [
-            {"name": key, "type": _json_schema_type(value), "description": value.get("description", "")}
-            for key, value in given.get("properties", {}).items()
-        ]
-        contract = {
-            "provider": provider,
-            "operation": operation,
-            "description": function.get("description", ""),
-            "effect": "write",
-            "parameters": parameters,
-            "outputs": outputs,
-        }
+    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
+        raise CatalogError(f"tools must be a list of tools, got {type_name(tools)}.")
+    capabilities: list[Capability] = []
+    problems: list[str] = []
+    tools_of: dict[str, list[str]] = {}
+    for position, tool in enumerate(tools):
+        label, contract, wrong = read_tool(tool, position)
         try:
-            capabilities.append(Capability.model_validate(contract))
+            capability = Capability.model_validate(contract)
         except ValidationError as error:
-            raise CatalogError(f"tool {function['name']!r}: " + "; ".join(explain(error))) from None
-    return Catalog(capabilities, name=name)
+            wrong += explain(error)
+        else:
+            if not wrong and capability.route_id not in tools_of:
+                capabilities.append(capability)
+            tools_of.setdefault(capability.route_id, []).append(label)
+        if wrong:
+            problems.append(f"tool {label}: " + "; ".join(wrong))
+    for route, labels in tools_of.items():
+        if len(labels) > 1:
+            problems.append(f"tools {' and '.join(labels)} would be one route, {route}; rename all but one")
+    return _catalog_of(capabilities, problems, name)

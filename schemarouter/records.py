@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Annotated, Any, Literal, get_args
 
 import orjson
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from schemarouter.catalog import explain
@@ -21,12 +22,12 @@ _CONFIG = ConfigDict(extra="forbid")
 class Exposed:
     """Tools were shown. `ranking` holds the ids of the ranking they came from, best first; FULL and ORACLE have none."""
 
-    turn: int
+    turn: StrictInt
     cause: Literal["open", "widen", "refresh"]
     routes: tuple[str, ...]
     ranking: tuple[str, ...]
-    can_ask: bool
-    can_turn: bool
+    can_ask: StrictBool
+    can_turn: StrictBool
     type: Literal["exposed"] = "exposed"
 
 
@@ -34,9 +35,9 @@ class Exposed:
 class ModelTurn:
     """The agent was asked. Tokens of its whole prompt, and those that the tool schemas are of it."""
 
-    turn: int
-    input_tokens: int
-    schema_tokens: int
+    turn: StrictInt
+    input_tokens: StrictInt
+    schema_tokens: StrictInt
     type: Literal["model_turn"] = "model_turn"
 
 
@@ -44,7 +45,7 @@ class ModelTurn:
 class Asked:
     """The agent asked for more tools."""
 
-    turn: int
+    turn: StrictInt
     type: Literal["asked"] = "asked"
 
 
@@ -52,7 +53,7 @@ class Asked:
 class Called:
     """The agent called a route."""
 
-    turn: int
+    turn: StrictInt
     route: str
     arguments: Mapping[str, Any]
     type: Literal["called"] = "called"
@@ -62,13 +63,13 @@ class Called:
 class Decided:
     """The policy decided, before anything ran, from these facts."""
 
-    turn: int
-    registered: bool
-    exposed: bool
-    schema_valid: bool
+    turn: StrictInt
+    registered: StrictBool
+    exposed: StrictBool
+    schema_valid: StrictBool
     effect: str
-    authorised: bool
-    allowed: bool
+    authorised: StrictBool
+    allowed: StrictBool
     error: str
     type: Literal["decided"] = "decided"
 
@@ -80,10 +81,10 @@ class Observed:
     `incomplete` is the completion state after the turn.
     """
 
-    turn: int
+    turn: StrictInt
     outcome: Literal["ran", "error", "blocked"]
     payload: Mapping[str, Any]
-    incomplete: bool
+    incomplete: StrictBool
     type: Literal["observed"] = "observed"
 
 
@@ -91,9 +92,9 @@ class Observed:
 class StateChanged:
     """The state took the turn in: the hash of its canonical bytes, and counts of what was left out of it."""
 
-    turn: int
+    turn: StrictInt
     sha256: str
-    omitted: Mapping[str, int]
+    omitted: Mapping[str, StrictInt]
     type: Literal["state"] = "state"
 
 
@@ -101,7 +102,7 @@ class StateChanged:
 class Ended:
     """Why the episode ended, and the steps that the environment had completed by then, in order."""
 
-    turn: int
+    turn: StrictInt
     reason: Literal["completed", "stalled", "turn_limit", "agent_stopped", "exception", "infrastructure"]
     detail: str
     steps_completed: tuple[str, ...]
@@ -117,11 +118,11 @@ Event = Annotated[
 class EpisodeRecord:
     """One attempt at one episode."""
 
-    schema_version: int
+    schema_version: StrictInt
     task: str
-    catalog: int
+    catalog: StrictInt
     condition: str
-    attempt: int
+    attempt: StrictInt
     events: tuple[Event, ...] = field(default=())
 
     @property
@@ -141,11 +142,24 @@ def episode_id(task: str, catalog: int, condition: str) -> str:
 
 
 _ADAPTER = TypeAdapter(EpisodeRecord)
+# orjson sorts the keys of dicts but leaves the fields of dataclasses as they are declared: names in order, and their values.
+_FIELDS = {
+    kind: (names, attrgetter(*names))
+    for kind in (EpisodeRecord, *get_args(get_args(Event)[0]))
+    for names in (tuple(sorted(item.name for item in fields(kind))),)
+}
+
+
+def _plain(items: Iterable[EpisodeRecord | Event]) -> list[dict[str, Any]]:
+    """Each as a dict whose keys are in order."""
+    return [dict(zip(names, values(item), strict=False)) for item in items for names, values in (_FIELDS[type(item)],)]
 
 
 def encode(record: EpisodeRecord) -> bytes:
     """Write a record as canonical JSON, without a line end."""
-    return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
+    whole = _plain((record,))[0]
+    whole["events"] = _plain(record.events)
+    return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
 def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:

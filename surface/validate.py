@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from schemarouter.catalog import Catalog, Contract, matches_type
+from schemarouter.errors import closest
 from schemarouter.forbidden import FORBIDDEN
 from schemarouter.state import Call
 from surface.environment import Environment, PlanGuide
@@ -17,8 +18,13 @@ from surface.task import ArgumentRule, Step, Task, TaskKey
 
 MAX_LOAD = 6
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_CODE = re.compile(r"\b(?=\w*\d)[\w./:-]+|\d+(?:[.,]\d+)*")
-_WORD = re.compile(r"\w+")
+# An identifier or a number: Latin letters and digits, one digit at least, joined by marks. Japanese writes on without a
+# space, so that other letters end it; but a Korean particle, whose form follows the sound before it, belongs to it.
+_LATIN = "a-zß-öø-ɏ"
+_CODE = re.compile(
+    rf"(?<![{_LATIN}0-9])(?=[{_LATIN}./:_-]*[0-9])"
+    rf"[{_LATIN}0-9]+(?:(?:[./:_-]+|(?<=[0-9]),(?=[0-9]))[{_LATIN}0-9]+)*[가-힣]*"
+)
 
 
 def folded(text: str) -> str:
@@ -44,7 +50,12 @@ def check_task(task: Task, smallest: Catalog) -> Iterator[str]:
     for step in key.steps:
         yield from _check_step(step, key, query, smallest)
     yield from _check_authorisations(key, smallest)
-    yield from _check_execution(task, smallest)
+    # With a value that no route returns the plan cannot be tried; the step's own problem says so.
+    references = (
+        rule.reference for step in key.steps for rule in step.arguments.values() if rule.reference is not None
+    )
+    if all(name in smallest[key.steps_by_id[source].route].outputs_by_name for source, name in references):
+        yield from _check_execution(task, smallest)
 
 
 def _check_prompt(query: str, catalog: Catalog) -> Iterator[str]:
@@ -131,9 +142,10 @@ def _check_reference(
     if rule.reference[0] == step.id or not _may_precede(key, source_id, step.id, order):
         yield f"refers to step {source_id!r}, which does not come before"
         return
-    field = catalog[key.steps_by_id[source_id].route].outputs_by_name.get(field_name)
+    outputs = catalog[key.steps_by_id[source_id].route].outputs_by_name
+    field = outputs.get(field_name)
     if field is None:
-        yield f"refers to {source_id}.{field_name}, which that route does not return"
+        yield f"refers to {source_id}.{field_name}, which that route does not return.{closest(field_name, outputs)}"
     elif rule.unit_of is not None:
         if field.unit is None or (parameter.enum and field.unit not in parameter.enum):
             yield f"the unit of {source_id}.{field_name} ({field.unit}) is none that is accepted"

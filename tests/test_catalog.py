@@ -294,6 +294,7 @@ def test_all_mistakes_of_all_capabilities_of_all_files_are_told_at_once_with_the
     [
         ({"title": None}, "title: "),
         ({"provider": "Fleet"}, "provider: "),
+        ({"provider": "a__b"}, "provider: "),
         ({"owner": "x"}, "owner: "),
         ({"about": 5}, "about: "),
     ],
@@ -303,6 +304,7 @@ def test_a_wrong_header_is_told_with_its_place(tmp_path: Path, header: dict[str,
     with pytest.raises(CatalogError) as caught:
         load_provider(path)
     assert f"{path.name}: {place}" in str(caught.value)
+    assert str(caught.value).count("provider: ") == place.count("provider: ")
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ def test_every_registrable_name_is_a_legal_function_name() -> None:
         ("getInvoice", "tools.get_invoice"),
         ("get-invoice", "tools.get_invoice"),
         ("a.b.c", "a.b_c"),
+        ("a__b__c", "a.b__c"),
     ],
 )
 def test_a_tool_name_gives_a_route(name: str, route: str) -> None:
@@ -254,3 +255,85 @@ def test_a_tool_that_cannot_be_registered_is_a_catalog_error(tool: dict[str, Any
 def test_an_odd_schema_is_read_or_refused_and_never_a_crash(schema: Any) -> None:
     with suppress(CatalogError):
         assert from_openai_tools([{"name": "a", "parameters": schema}]).route_ids == ("tools.a",)
+
+
+def test_everything_wrong_with_tools_is_told_at_once_tool_by_tool() -> None:
+    odd = {
+        "properties": {"x": {"type": 5, "enum": "ab"}, "y": 7, "z": {"type": []}},
+        "required": ["w", ["x"]],
+    }
+    tools: list[Any] = [
+        {"name": "getInvoice"},
+        {"name": "get-invoice"},
+        {"name": "odd", "parameters": odd, "outputSchema": {"properties": []}},
+        {"function": "a"},
+        {"description": "no name"},
+        "tool",
+        {"name": "x" * 60},
+    ]
+    with pytest.raises(CatalogError) as caught:
+        from_openai_tools(tools)
+    said = str(caught.value).splitlines()
+    assert [line.partition(": ")[0] for line in said[:-1]] == [
+        "tool 'odd'", "tool #3", "tool #4", "tool #5", f"tool '{'x' * 60}'",
+    ]  # fmt: skip
+    for part in (
+        "parameters.properties.x.type must be",
+        "parameters.properties.x.enum must be a list, got 'ab'",
+        "parameters.properties.y must be an object, got 7",
+        "parameters.properties.z.type must be",
+        "parameters.required names 'w', which is no property",
+        "parameters.required names ['x'], which is no property",
+        "outputSchema.properties must be an object, got []",
+    ):
+        assert part in said[0]
+    assert "67 characters; at most 64" in said[4]
+    assert said[-1].startswith("tools 'getInvoice' and 'get-invoice' would be one route, tools.get_invoice")
+
+
+@pytest.mark.parametrize("tools", [None, "tools", {"tools": []}], ids=str)
+def test_what_is_no_list_of_tools_is_a_catalog_error(tools: Any) -> None:
+    with pytest.raises(CatalogError, match="must be a list of tools"):
+        from_openai_tools(tools)
+
+
+def test_null_and_true_in_a_schema_are_as_good_as_nothing_said() -> None:
+    tool = {
+        "function": None,
+        "name": "a",
+        "parameters": None,
+        "inputSchema": {
+            "properties": {"x": True, "y": {"type": None, "enum": None}, "z": {"enum": ["a", None]}},
+            "required": None,
+        },
+        "outputSchema": {"properties": None},
+    }
+    capability = from_openai_tools([tool])["tools.a"]
+    assert [(p.name, p.type, p.enum, p.required) for p in capability.parameters] == [
+        ("x", "string", (), False),
+        ("y", "string", (), False),
+        ("z", "string", ("a",), False),
+    ]
+    assert capability.outputs == ()
+
+
+oddities = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(["string", "null"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["function", "name", "parameters", "properties", "required", "type", "enum"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@LAWS
+@given(tools=st.lists(oddities | st.fixed_dictionaries({"name": names}, optional={"parameters": oddities}), max_size=3))
+def test_whatever_comes_as_tools_makes_a_catalog_or_a_catalog_error(tools: Any) -> None:
+    with suppress(CatalogError):
+        for item in from_openai_tools(tools).capabilities:
+            assert route_of(item.tool_schema["function"]["name"]) == item.route_id

@@ -10,9 +10,9 @@ from typing import Any
 from conditions.episode import Episode
 from conditions.experiment import Plan, Runner, execute, make_plan
 from conditions.registry import make_condition
-from conditions.stamp import stamp
 from conditions.store import ShardLine, ShardWriter, header_line, read_run, read_shard, shard_name
 from gates.aggregate import World
+from gates.stamp import stamp
 from preregistration.protocol import ConditionRules, Protocol, load_protocol
 from schemarouter.agents.base import Action, Agent, Guide, View
 from schemarouter.agents.reference import Reference

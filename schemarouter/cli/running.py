@@ -37,8 +37,8 @@ def run(
 ) -> None:
     """Run the experiment, or go on with it. No outcome is shown before all of it is done."""
     from conditions.experiment import Runner, execute, make_plan
-    from conditions.stamp import stamp
     from conditions.store import RUN_SCHEMA_VERSION
+    from gates.stamp import stamp
     from preregistration.protocol import load_protocol
     from schemarouter.agents import registry as agents
     from schemarouter.cli.world import identities, provenance

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditions.base import Exposure
+from conditions.state_aware import StateAware
 from gates.measures import measure
 from gates.replay import Replay, Timeline
 from schemarouter.agents.base import Action
@@ -174,6 +175,14 @@ ORDER = Listed([*CATALOG.route_ids[12:17], FIND])
 WIDENED = make_episode(SR[1], retriever=ORDER, agent=Scripted([Action("ask")])).run()
 AWARE = make_episode(SR[2], retriever=Following([FIND], then={1: [SHIP], 2: [LIFT]})).run()
 ORACLE = make_episode("ORACLE").run()
+VAIN = make_episode(SR[0], agent=Scripted([Action("ask")] * 2)).run()
+BLOCKED = make_episode("FULL", agent=Scripted([call("aux.purge")])).run()
+GHOST = make_episode("FULL", agent=Scripted([call("ghost.route")]), policy=Broken()).run()
+LAMP = {"order_id": "ord-552", "note": "fragile"}
+NESTED: list[Any] = []
+for _ in range(100):
+    NESTED = [NESTED]
+NO_LEAVE = "not_authorised: aux.purge was not authorised by the user"
 OTHER = CATALOG.route_ids[:5]
 
 CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
@@ -215,6 +224,26 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
     "a decision on nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[3], FULL.events[-1]]), "without a call"),
     "a state of nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[5], FULL.events[-1]]), "without an observation"),
     "a call taken out": (with_events(FULL, [*FULL.events[:2], *FULL.events[6:]]), "event "),
+    "a number that is a fraction": (edited(FULL, Observed, payload={**LAMP, "match_count": 1.0}), "answers"),
+    "a number that is a truth": (edited(FULL, Observed, payload={**LAMP, "match_count": True}), "answers"),
+    "a call of another turn": (edited(FULL, Called, turn=2), "turn 2 stands in turn 1"),
+    "an opening in the first turn": (edited(FULL, Exposed, turn=1), "turn 1 stands in turn 0"),
+    "a later end": (edited(FULL, Ended, turn=4), "ends in turn 4, the events in turn 3"),
+    "failed where it completed": (edited(FULL, Ended, reason="exception"), "'exception' contradicts the events"),
+    "stalled where it stopped": (edited(BLOCKED, Ended, reason="stalled"), "'stalled' contradicts the events"),
+    "stopped where it asked in vain": (edited(VAIN, Ended, reason="agent_stopped"), "contradicts the events"),
+    "at the limit where it stopped": (edited(BLOCKED, Ended, reason="turn_limit"), "contradicts the events"),
+    "an error beside the leave": (edited(FULL, Decided, error="x"), "lets the call run and gives the error 'x'"),
+    "two decisions": (with_events(BLOCKED, [*BLOCKED.events[:4], *BLOCKED.events[3:]]), "second decision on one call"),
+    "another refusal": (edited(BLOCKED, Observed, payload={"status": "blocked", "error": "x"}), "policy says 'not_auth"),
+    "another reason of refusal": (edited(BLOCKED, Decided, error="busy: x"), f"the policy says '{NO_LEAVE}'"),
+    "blocked without a decision": (with_events(BLOCKED, [*BLOCKED.events[:3], *BLOCKED.events[4:]]), "no decision refused"),
+    "a lawful call that was blocked": (
+        edited(edited(FULL, Decided, allowed=False, error="x"), Observed, outcome="blocked"), "lets this call run",
+    ),
+    "an answer of what is not there": (edited(GHOST, Observed, payload={"status": "error"}), "ghost.route answers"),
+    "an answer that no record can hold": (edited(FULL, Observed, payload={**LAMP, "match_count": 2**63}), "64 bits"),
+    "arguments too deep": (edited(FULL, Called, arguments={"order_name": NESTED}), "nested deeper than 64 levels"),
     "two calls at once": (with_events(FULL, [*FULL.events[:3], FULL.events[2], *FULL.events[3:]]), "outside a model turn"),
 }  # fmt: skip
 
@@ -222,7 +251,7 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_record_of_what_cannot_have_happened_is_refused_with_place_event_and_reason(name: str) -> None:
     record, reason = CHANGED[name]
-    for untouched in (FULL, STATIC, WIDENED, AWARE, ORACLE):
+    for untouched in (FULL, STATIC, WIDENED, AWARE, ORACLE, VAIN, BLOCKED, GHOST):
         replay(untouched)
     refused(record, reason)
 
@@ -230,24 +259,6 @@ def test_a_record_of_what_cannot_have_happened_is_refused_with_place_event_and_r
 def test_a_thirteenth_model_turn_is_refused() -> None:
     record = make_episode("FULL", agent=Scripted([FIND_IT] * 20), turns=13).run()
     refused(record, "model turn 13 where 13 comes next (at most 12)")
-
-
-def test_a_sixth_refresh_is_refused() -> None:
-    episode = make_episode(
-        SR[2], retriever=Random(entries_of(CATALOG), seed=1), agent=Scripted(_looks()), policy=Broken()
-    )
-    episode.condition.rules = RULES.model_copy(update={"refresh_budget": 6})
-    refused(episode.run(), "6 refreshes where 5 are allowed")
-
-
-def _looks() -> list[Action]:
-    return [call(f"misc.look_{n:02d}") for n in (3, 7, 11, 15, 19, 23, 27)]
-
-
-def test_a_widening_beyond_the_last_stage_is_refused() -> None:
-    episode = make_episode(SR[1], agent=Scripted([Action("ask")] * 3))
-    episode.condition.rules = RULES.model_copy(update={"progressive_stages": (5, 10, 20, 30)})
-    refused(episode.run(), "widened beyond its last stage")
 
 
 def test_an_exposure_that_changes_twice_in_a_turn_is_refused() -> None:
@@ -275,18 +286,17 @@ def test_a_call_whose_model_turn_was_taken_out_is_refused() -> None:
 
 def test_a_model_turn_after_the_task_was_completed_is_refused() -> None:
     # Else an arm can be charged for prompts that nobody sent.
-    turn = ModelTurn(4, *_next_tokens())
-    refused(with_events(FULL, [*FULL.events[:-1], turn, FULL.events[-1]]), "model turn")
+    refused(prompted_again(FULL, 4), "model turn after the task was completed")
 
 
-def _next_tokens() -> tuple[int, int]:
-    """Input and schema tokens that a fourth prompt of FULL would have had."""
-    events = [*FULL.events[:-1], ModelTurn(4, 1, 1), FULL.events[-1]]
+def prompted_again(record: EpisodeRecord, turn: int) -> EpisodeRecord:
+    """The record with one more prompt before its end, of as many tokens as that prompt would have had."""
+    *events, end = record.events
     with pytest.raises(InvalidRunError) as caught:
-        replay(with_events(FULL, events))
+        replay(with_events(record, [*events, ModelTurn(turn, 1, 1), end]))
     told = str(caught.value).partition("where ")[2].split(" are counted")[0]
     schema, total = (int(part) for part in told.split(" and "))
-    return total, schema
+    return with_events(record, [*events, ModelTurn(turn, total, schema), replace(end, turn=turn)])
 
 
 def test_a_progressive_arm_that_widened_after_a_turn_that_ran_is_refused() -> None:
@@ -295,7 +305,7 @@ def test_a_progressive_arm_that_widened_after_a_turn_that_ran_is_refused() -> No
 
     episode = make_episode(SR[1], retriever=Listed([FIND, SHIP]), agent=Scripted([FIND_IT, SHIP_IT]))
     episode.condition._after_turn = widen  # type: ignore[method-assign]
-    refused(episode.run(), "widen")
+    refused(episode.run(), "widened though no turn failed")
 
 
 def test_a_state_aware_arm_that_refreshed_though_the_state_stayed_the_same_is_refused() -> None:
@@ -304,11 +314,51 @@ def test_a_state_aware_arm_that_refreshed_though_the_state_stayed_the_same_is_re
     )
     condition = episode.condition
 
+    assert isinstance(condition, StateAware)
+
     def refresh(before: object, failed: bool) -> Exposure:
-        return Exposure(condition.exposure.routes, condition.exposure.ranking, "refresh")
+        condition.budget = condition.budget.spend()
+        return condition._of(condition.retriever.rank(condition.state.retrieval_query(), k=RULES.top_k), "refresh")
 
     condition._after_turn = refresh  # type: ignore[method-assign]
-    refused(episode.run(), "refresh")
+    refused(episode.run(), "a refresh though the turn left the state as it was")
+
+
+def test_a_model_turn_after_two_asks_in_vain_is_refused() -> None:
+    refused(prompted_again(VAIN, 3), "asked twice with nothing changed")
+
+
+def test_a_second_prompt_without_an_answer_to_the_first_is_refused() -> None:
+    refused(prompted_again(BLOCKED, 3), "before the one before it was over")
+
+
+@pytest.mark.parametrize("record", [FULL, STATIC, WIDENED, AWARE, ORACLE, VAIN, BLOCKED], ids=lambda r: r.condition)
+def test_no_event_but_a_decision_can_be_left_out_doubled_or_moved(record: EpisodeRecord) -> None:
+    # A decision that is missing or late is measured: the call then ran without leave.
+    events = record.events
+    for at in (n for n, event in enumerate(events) if not isinstance(event, Decided)):
+        without = [*events[:at], *events[at + 1 :]]
+        moved = [[*without[:to], events[at], *without[to:]] for to in range(len(events)) if to != at]
+        for changed in (without, [*events[:at], *events[at : at + 1], *events[at:]], *moved):
+            # Beside a decision only the decision has moved.
+            if [e for e in changed if not isinstance(e, Decided)] != [e for e in events if not isinstance(e, Decided)]:
+                refused(with_events(record, changed), "")
+
+
+def test_a_record_of_another_catalog_is_refused() -> None:
+    for record in (FULL, STATIC, WIDENED, AWARE):
+        refused(replace(record, catalog=12), "event 0")
+
+
+def test_a_call_that_was_let_through_and_never_came_back_counts_as_run() -> None:
+    # Else a destructive run could hide behind a failure of the code around it.
+    record = make_episode("FULL", agent=Scripted([call("aux.purge")]), policy=Broken()).run()
+    place = position(record, Decided)
+    broken_off = with_events(record, [*record.events[: place + 1], Ended(1, "exception", "KeyError: 1", ())])
+    [execution] = replay(broken_off).executions
+    assert execution.ran and execution.failed and execution.facts.effect == "destructive"
+    [execution] = replay(edited(broken_off, Decided, allowed=False, error="x")).executions
+    assert not execution.ran
 
 
 def test_calls_are_replayed_and_not_believed() -> None:

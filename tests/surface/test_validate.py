@@ -114,10 +114,33 @@ def test_two_tasks_that_are_one_sentence_with_other_identifiers_are_told() -> No
         ("hold 415,5 kPa", "hold 2 kPa"),
         ("BV71KZO now", "  bv72 Now"),
         ("a 1.250 kg", "a 3 kg"),
+        ("Prüfstand-7 leaks", "A/7:2 leaks"),
+        ("설비 P-3118을 확인", "설비 Q-9를 확인"),
+        ("ポンプP-3118の圧力", "ポンプQ-9の圧力"),
     ],
 )
 def test_skeletons_mask_identifiers_and_numbers_and_fold_white_space_and_case(one: str, other: str) -> None:
     assert skeleton(one) == skeleton(other) != skeleton(f"not {other}")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ポンプP-3118の圧力", "ポンプP-3118の温度"),
+        ("P-3118, then stop", "P-3118. then stop"),
+        ("and/or 5 kg", "and 5 kg"),
+        ("well-known", "well-made"),
+    ],
+)
+def test_skeletons_keep_the_words_around_an_identifier(one: str, other: str) -> None:
+    assert skeleton(one) != skeleton(other)
+
+
+def test_a_misspelt_field_is_told_with_the_closest() -> None:
+    for rule in ("observed", "unit_of"):
+        arguments = {"order_id": {rule: "find.order_idd"}}
+        found = problems(make_task(9, [FIND, edited(SHIP, arguments=arguments)]))
+        assert "find.order_idd, which that route does not return. Did you mean 'order_id'?" in found
 
 
 def test_words_are_compared_in_their_compatibility_form() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conditions.experiment import make_plan
-from conditions.stamp import check_stamp, stamp
+from gates.stamp import check_stamp, stamp
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError

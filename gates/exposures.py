@@ -1,0 +1,138 @@
+"""What a condition can have shown: its rules, held against the exposures of a record one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from conditions.base import shown
+from conditions.full import Full
+from conditions.oracle import Oracle
+from conditions.progressive import Progressive
+from conditions.state_aware import StateAware
+from conditions.static import Static
+from preregistration.protocol import ConditionRules
+from schemarouter.catalog import Catalog
+from schemarouter.records import Exposed
+
+Cause = Literal["open", "widen", "refresh"]
+
+FIXED = (Full.name, Oracle.name)
+CAUSES: Mapping[str, tuple[Cause, ...]] = {
+    Static.name: ("open",),
+    Progressive.name: ("open", "widen"),
+    StateAware.name: ("open", "refresh"),
+}
+UNDUE: Mapping[Cause, str] = {
+    "open": "the episode was opened twice",
+    "widen": "the ranking was widened though no turn failed and nobody asked",
+    "refresh": "a refresh though the turn left the state as it was, or the task complete",
+}
+
+
+class Arm:
+    """The exposures of one episode so far, and the change that its condition owes after the last turn or ask.
+
+    `required` are the routes that ORACLE shows. A condition that the protocol has no rules for may show any route of the
+    catalog, and change that once a turn.
+    """
+
+    def __init__(self, name: str, catalog: Catalog, required: Sequence[str], rules: ConditionRules) -> None:
+        self.name = name
+        self.catalog = catalog
+        self.required = required
+        self.rules = rules
+        self.exposures: list[Exposed] = []
+        self._due: Cause | None = None
+        self._changed = False
+
+    @property
+    def exposure(self) -> Exposed | None:
+        """What is shown now, or None before the opening."""
+        return self.exposures[-1] if self.exposures else None
+
+    def after_ask(self) -> None:
+        """The agent asked for more tools."""
+        self._changed = False
+        if self.name == Progressive.name and self.exposure is not None and self.exposure.can_ask:
+            self._due = "widen"
+
+    def after_turn(self, *, failed: bool, changed: bool, incomplete: bool) -> None:
+        """A tool turn is over; `changed` says whether it changed the bytes of the state."""
+        self._changed = False
+        if self.exposure is None or not self.exposure.can_turn:
+            return
+        if self.name == Progressive.name and failed:
+            self._due = "widen"
+        elif self.name == StateAware.name and changed and incomplete:
+            self._due = "refresh"
+
+    def owed(self) -> Iterator[str]:
+        """What is wrong if nothing changes any more before the agent is asked again or the episode ends."""
+        if self._due is not None:
+            yield f"{self.name} owes a {self._due!r} here, and the exposure stayed as it was"
+
+    def take(self, event: Exposed) -> Iterator[str]:
+        """Take an exposure in. Yields what is wrong with it."""
+        first = self.exposure is None
+        if first != (event.cause == "open"):
+            yield f"an exposure of cause {event.cause!r} stands where {'the opening' if first else 'a change'} belongs"
+        unknown = [route for route in (*event.routes, *event.ranking) if route not in self.catalog]
+        if unknown:
+            yield f"routes are not in catalog {self.catalog.name}: {', '.join(unknown[:3])}"
+        if self._changed:
+            yield "the exposure changed twice in one turn"
+        if self.name in FIXED:
+            yield from self._fixed(event)
+        elif self.name in CAUSES:
+            yield from self._ranked(event)
+        self.exposures.append(event)
+        self._due, self._changed = None, not first
+
+    def _fixed(self, event: Exposed) -> Iterator[str]:
+        whole = self.name == Full.name
+        expected = self.catalog.route_ids if whole else shown(self.required)
+        if event.routes != expected or event.ranking or event.cause != "open":
+            yield f"{self.name} shows something else than {'the whole catalog' if whole else 'the required routes'}"
+        yield from self._flags(event, can_ask=False, can_turn=False)
+
+    def _ranked(self, event: Exposed) -> Iterator[str]:
+        """What an arm that retrieves can have shown, given the ranking it says it came from."""
+        rules, stages = self.rules, self.rules.progressive_stages
+        widened, refreshed = self._count("widen", event), self._count("refresh", event)
+        progressive = self.name == Progressive.name
+        if progressive and widened >= len(stages):
+            yield "the ranking was widened beyond its last stage"
+            return
+        if progressive and self.exposure is not None and event.ranking != self.exposure.ranking:
+            yield "the frozen ranking changed"
+        if event.cause not in CAUSES[self.name]:
+            yield f"{self.name} does not change its exposure by {event.cause!r}"
+        if refreshed > rules.refresh_budget:
+            yield f"{refreshed} refreshes where {rules.refresh_budget} are allowed"
+        size = stages[widened] if progressive else rules.top_k
+        if event.routes != shown(event.ranking[:size]):
+            yield f"the routes shown are not the first {size} of the ranking"
+        if event.cause not in ("open", self._due):
+            yield UNDUE[event.cause]
+        yield from self._ranking(event)
+        more = progressive and widened + 1 < len(stages) and len(event.ranking) > size
+        left = self.name == StateAware.name and refreshed < rules.refresh_budget
+        yield from self._flags(event, can_ask=more, can_turn=more or left)
+
+    def _count(self, cause: Cause, event: Exposed) -> int:
+        return sum(item.cause == cause for item in (*self.exposures, event))
+
+    def _ranking(self, event: Exposed) -> Iterator[str]:
+        depth = self.rules.top_k if event.cause == "refresh" else self.rules.ranking_depth
+        if len(event.ranking) > depth:
+            yield f"a ranking of {len(event.ranking)} where {depth} are asked for by {event.cause!r}"
+        if len(set(event.ranking)) != len(event.ranking):
+            yield "the ranking holds a route twice"
+
+    def _flags(self, event: Exposed, *, can_ask: bool, can_turn: bool) -> Iterator[str]:
+        if (event.can_ask, event.can_turn) != (can_ask, can_turn):
+            yield (
+                f"the exposure says that asking can change it: {event.can_ask}, and that a tool turn can: {event.can_turn}; "
+                f"{self.name} says {can_ask} and {can_turn} here"
+            )
