@@ -9,7 +9,7 @@ from typing import Any
 
 from conditions.experiment import Plan, plan_from_json
 from conditions.store import AGGREGATE_FILE, SHARD_GLOB, ShardLine, pretty_json, read_run, read_shard, write_whole
-from gates.measures import MEASURES, Figures, Measure, measure
+from gates.measures import MEASURES, SR_CONDITIONS, Figures, Measure, measure
 from gates.replay import Replay
 from gates.stamp import check_stamp
 from preregistration.protocol import Protocol
@@ -171,7 +171,7 @@ def _collect(folder: Path, run: Mapping[str, Any], plan: Plan, world: World) -> 
             timeline = Replay(record, task, catalog, world.protocol, counter, line.place).run()
             figures = measure(record, timeline, task.key, world.protocol.conditions)
             collected.rows[name] = Row(record.task, record.catalog, record.condition, figures)
-            if timeline.exposures and timeline.exposures[0].ranking:
+            if timeline.exposures and record.condition in SR_CONDITIONS:
                 opening = collected.openings.setdefault((record.task, record.catalog), {})
                 opening[line.place] = timeline.exposures[0].ranking
     return collected

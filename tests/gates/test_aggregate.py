@@ -110,7 +110,7 @@ def test_a_relabelled_condition_is_refused(real: Slice, run: Path) -> None:
         replace(records[one], condition=records[other].condition), replace(records[other], condition=records[one].condition),
     )  # fmt: skip
     write_records(run, records)
-    refused(run, real.world, f"{SHARD}, line {other + 2}, {records[other].episode_id}", "does not change its exposure")
+    refused(run, real.world, f"{SHARD}, line {one + 2}, {records[one].episode_id}", "asking can change it")
 
 
 def _widened(record: EpisodeRecord) -> bool:
