@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: experiment test check format lock clean
+.PHONY: experiment test check format lock bench clean
 
 experiment: .venv/.base
 	$(BIN)/schemarouter run --surface $(SURFACE) --out $(OUT)
@@ -29,6 +29,9 @@ format: .venv/.dev
 lock: .venv/.base
 	$(BIN)/schemarouter lock
 
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks $(BENCH)
+
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.11 ..." >&2; exit 2; }
@@ -39,7 +42,12 @@ lock: .venv/.base
 	touch $@
 
 .venv/.dev: .venv/.base
-	$(PIP) --editable '.[dev]'
+	$(PIP) torch  # By itself first: its pinned build is settled before the rest asks for any.
+	$(PIP) --editable '.[dense,dev]'
+	touch $@
+
+.venv/.bench: .venv/.base
+	$(PIP) --editable '.[bench]'
 	touch $@
 
 clean:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from preregistration.protocol import ConditionRules
-from schemarouter.catalog import Catalog
-from schemarouter.errors import SchemaRouterError
+from schemarouter.catalog import Catalog, route_of
+from schemarouter.errors import SchemaRouterError, closest
 from schemarouter.retrieval.base import Ranking, Retriever
 from schemarouter.state import Call, ExecutionState, Observation
 
@@ -35,6 +35,17 @@ class Exposure:
 def shown(routes: Iterable[str]) -> tuple[str, ...]:
     """Routes in the order in which tools are shown: by id, so that the order tells nothing."""
     return tuple(sorted(set(routes)))
+
+
+def _unregistered(route: str, catalog: Catalog) -> str:
+    """Say that a route cannot have run, and which one is meant: most often the name of its tool was given."""
+    named = [item.route_id for item in catalog.capabilities if item.operation == route]
+    likely = [meant for meant in (route_of(route), *named) if meant in catalog]
+    near = f" Did you mean {likely[0]!r}?" if likely else closest(route, catalog.route_ids)
+    return (
+        f"route {route!r} is not registered, so it cannot have run.{near} Name a route as exposure.routes does; "
+        "schemarouter.catalog.route_of(name) gives the route of a tool's name."
+    )
 
 
 class Condition(ABC):
@@ -73,9 +84,15 @@ class Condition(ABC):
         return self._exposure
 
     def observe(self, call: Call, observation: Observation, *, incomplete: bool = True) -> Exposure:
-        """Take in a finished tool turn; returns what is shown from now on."""
+        """Take in a finished tool turn; returns what is shown from now on.
+
+        Raises ConditionError for a route that ran and is not registered; a failed call of one is lawful.
+        """
         before = self.state
-        self._state = before.observe(call, observation, self.catalog.get(call.route_id), incomplete=incomplete)
+        capability = self.catalog.get(call.route_id)
+        if capability is None and not observation.failed:
+            raise ConditionError(_unregistered(str(call.route_id), self.catalog))
+        self._state = before.observe(call, observation, capability, incomplete=incomplete)
         self._exposure = self._after_turn(before, observation.failed)
         return self._exposure
 

@@ -14,6 +14,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from conditions.episode import Episode
+from conditions.lock import LOCK_FILE, hold
 from conditions.registry import CONDITIONS, make_condition
 from conditions.store import (
     RUN_FILE,
@@ -105,7 +106,7 @@ def make_plan(
     ):
         for name in given:
             if name not in allowed:
-                raise UsageError(unknown(kind, name, allowed))
+                raise UsageError(unknown(kind, name, allowed, at_most=10))
     if limit is not None and limit < 1:
         raise UsageError(f"--limit is a whole number from 1, got {limit}.")
     return Plan(
@@ -275,7 +276,9 @@ def _holds_a_run(folder: Path) -> bool:
     try:
         if (folder / RUN_FILE).exists():
             return True
-        if folder.exists() and any(folder.iterdir()):
+        # A lock, and a header on its way in, are of another run that has just begun or was killed.
+        names = {item.name for item in folder.iterdir()} - {LOCK_FILE} if folder.exists() else set()
+        if any(not name.startswith(f".{RUN_FILE}.") for name in names):
             raise InvalidRunError(
                 f"{folder} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
             )
@@ -294,9 +297,18 @@ def _open_timing(path: Path) -> BinaryIO:
 def execute(folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]) -> None:
     """Run every unit that is not finished yet, appending records; `progress` is told the number finished so far.
 
-    Raises InfrastructureError when the machine failed under an episode, after putting that on record.
+    Raises InfrastructureError when the machine failed under an episode, after putting that on record, and InvalidRunError
+    when another process is at work in the folder.
     """
-    prepare(folder, run)
+    _holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
+    with hold(folder):
+        prepare(folder, run)
+        _run_unfinished(folder, run, plan, runner, progress)
+
+
+def _run_unfinished(
+    folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]
+) -> None:
     header = header_line(run["identities"], run["plan"], 1, 1)
     with ShardWriter(folder / shard_name(1, 1), header) as writer, _open_timing(folder / TIMING_FILE) as timing:
         progress(len(writer.finished))

@@ -28,11 +28,16 @@ def make_condition(
 ) -> Condition:
     """A condition for one episode. `rules` are those of the preregistration unless given; ORACLE alone gets routes.
 
-    Raises UsageError for an unknown name.
+    Raises UsageError for an unknown name, and for ORACLE without routes.
     """
     if name not in CONDITIONS:
         raise UsageError(unknown("condition", name, CONDITIONS))
     numbers = rules if rules is not None else load_protocol().conditions
     if name == Oracle.name:
+        if not required_routes:
+            raise UsageError(
+                "ORACLE shows the routes that a task requires, and none are given: pass required_routes=[…]; "
+                "where they are not known, take another condition."
+            )
         return Oracle(retriever, catalog, numbers, required_routes=required_routes)
     return CONDITIONS[name](retriever, catalog, numbers)

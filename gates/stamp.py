@@ -14,11 +14,17 @@ from surface.loader import Surface
 
 
 def stamp(
-    protocol: Protocol, surface: Surface, plan: Plan, identities: Mapping[str, Any], *, asked: bool = False
+    protocol: Protocol,
+    surface: Surface,
+    plan: Plan,
+    identities: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    *,
+    asked: bool = False,
 ) -> str:
     """What every table, file and plot of a run carries; recomputed wherever it is read, never believed.
 
-    `asked` is whether the user called the run exploratory.
+    `asked` is whether the user called the run exploratory. A run of the locked protocol is of a known commit, unchanged.
     """
     usual = {"retriever": str(retrievers.resolve(protocol.retriever)), "agent": str(agents.resolve(protocol.agent))}
     reasons = [
@@ -27,6 +33,7 @@ def stamp(
             (not protocol.confirmatory, "development surface"),
             (plan.units != make_plan(protocol, surface).units, "part of the grid"),
             (any(identities.get(name) != spec for name, spec in usual.items()), "another retriever or agent"),
+            (protocol.confirmatory and not _committed(provenance), "uncommitted code"),
             (asked, "asked for"),
         )
         if holds
@@ -34,8 +41,15 @@ def stamp(
     return f"EXPLORATORY ({', '.join(reasons)})" if reasons else ""
 
 
+def _committed(provenance: Mapping[str, Any]) -> bool:
+    """Whether the commit is known and nothing was changed since; what is not told does not hold."""
+    return bool(provenance.get("commit")) and provenance.get("dirty") is False
+
+
 def check_stamp(run: Mapping[str, Any], protocol: Protocol, surface: Surface, plan: Plan) -> None:
-    """Raise InvalidRunError when the stamp of a run header is not the one its own plan and identities give."""
-    allowed = [stamp(protocol, surface, plan, run["identities"], asked=asked) for asked in (False, True)]
+    """Raise InvalidRunError when the stamp of a run header is not the one its own parts give."""
+    allowed = [
+        stamp(protocol, surface, plan, run["identities"], run["provenance"], asked=asked) for asked in (False, True)
+    ]
     if run["stamp"] not in allowed:
         raise InvalidRunError(f"run.json: the stamp is {run['stamp']!r}; this run's is {allowed[0]!r}.")

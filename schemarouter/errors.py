@@ -34,7 +34,13 @@ def closest(given: str, allowed: Iterable[str]) -> str:
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
-def unknown(kind: str, given: str, allowed: Iterable[str]) -> str:
-    """Say that `given` is no known `kind`, which ones there are, and the closest of them."""
+def unknown(kind: str, given: str, allowed: Iterable[str], *, at_most: int | None = None) -> str:
+    """Say that `given` is no known `kind`, which ones there are, and the closest of them.
+
+    Where there are more than `at_most`, the nearest so many are listed, and how many there are.
+    """
     names = sorted(allowed)
+    if at_most is not None and len(names) > at_most:
+        near = ", ".join(difflib.get_close_matches(given, names, n=at_most, cutoff=0.0))
+        return f"unknown {kind} {given!r}.{closest(given, names)} Known: {len(names)}, the nearest of them {near}."
     return f"unknown {kind} {given!r}.{closest(given, names)} Known: {', '.join(names) or 'none'}."

@@ -275,13 +275,14 @@ def toy_runner(
 
 def run_json(protocol: Protocol, surface: Surface, plan: Plan, identities: Mapping[str, Any]) -> dict[str, Any]:
     """A header as the command line writes it."""
+    provenance = {"argv": ["run"], "commit": "c0ffee", "dirty": False, "python": "3.11.0"}
     return {
         "schema_version": 1,
         "surface": "development",
-        "stamp": stamp(protocol, surface, plan, identities),
+        "stamp": stamp(protocol, surface, plan, identities, provenance),
         "identities": dict(identities),
         "plan": plan.as_json(),
-        "provenance": {"argv": ["run"], "commit": "c0ffee", "python": "3.11.0"},
+        "provenance": provenance,
     }
 
 

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from schemarouter.cli import judge, listing, lookup, running, verifying
+from schemarouter.cli import judge, listing, lookup, running, tuning, verifying
 from schemarouter.errors import EXIT_INTERRUPTED, EXIT_PASS, SchemaRouterError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("status")(running.status)
 app.command("aggregate")(judge.aggregate)
 app.command("gate")(judge.gate)
 app.command("show")(judge.show)
+app.command("tune")(tuning.tune)
 app.command("retrieve")(lookup.retrieve)
 app.add_typer(lookup.state_app, name="state")
 

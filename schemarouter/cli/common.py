@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PIPE_WIDTH = 140
 
 
 class SurfaceName(StrEnum):
@@ -15,6 +20,21 @@ class SurfaceName(StrEnum):
 
     development = "development"
     frozen = "frozen"
+
+
+class CatalogView(StrEnum):
+    """What a catalog registers: everything, or names, types and descriptions alone."""
+
+    full = "full"
+    names_only = "names-only"
+
+
+def console() -> Console:
+    """A console on stdout as wide as the terminal, or 140 columns where there is none."""
+    from rich.console import Console
+
+    made = Console()
+    return made if made.is_terminal else Console(width=_PIPE_WIDTH)
 
 
 def print_stamp(stamp: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schemarouter.cli.common import print_json, print_stamp
-from schemarouter.errors import EXIT_GATE_FAILED, InvalidRunError, UsageError, unknown
+from schemarouter.errors import EXIT_GATE_FAILED, InvalidRunError, UsageError
 
 if TYPE_CHECKING:
     from gates.aggregate import Aggregate
@@ -84,12 +85,15 @@ def show(
         return
     known = [unit.episode_id for unit in result.plan.units]
     if episode not in known:
-        raise UsageError(unknown("episode", episode, known) if len(known) < 40 else _near(episode, known))
+        raise UsageError(_near(episode, known))
     print_stamp(result.run["stamp"])
     print_episode(directory, episode)
 
 
 def _near(episode: str, known: list[str]) -> str:
-    from schemarouter.errors import closest
-
-    return f"unknown episode {episode!r}.{closest(episode, known)} The run has {len(known)}; schemarouter show DIR lists them."
+    """Say that there is no such episode, and which ones come closest: of the task meant, where one can be told."""
+    task = get_close_matches(episode.partition("/")[0].lower(), {name.partition("/")[0] for name in known}, n=1)
+    likely = {name.lower(): name for name in known if not task or name.partition("/")[0] == task[0]}
+    near = [likely[name] for name in get_close_matches(episode.lower(), likely, n=10, cutoff=0.0 if task else 0.5)]
+    meant = f" Did you mean {near[0]!r}? The nearest are {', '.join(near)}." if near else ""
+    return f"unknown episode {episode!r}.{meant} The run has {len(known)}; schemarouter show DIR lists them."

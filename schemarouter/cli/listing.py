@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from schemarouter.cli.common import SurfaceName, print_json
-from schemarouter.errors import UsageError, unknown
+from schemarouter.cli.common import SurfaceName, console, print_json
+from schemarouter.errors import UsageError, closest
 
 app = typer.Typer(help="What there is.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+# Below this width (columns) a query stands under its cell and not beside it.
+_WIDE = 120
 OfSurface = Annotated[SurfaceName, typer.Option(help="Which tasks.")]
 
 
@@ -19,7 +21,6 @@ def _table(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json(list(rows))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -27,7 +28,7 @@ def _table(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    Console().print(table if rows else "none")
+    console().print(table if rows else "none")
 
 
 @app.command()
@@ -93,17 +94,34 @@ def tasks(
     found = load_surface(surface)
     if not cell:
         rows = [{"id": t.prompt.id, "cell": found.cell(t.prompt.id), "query": t.prompt.query} for t in found.tasks]
-        _table(rows, as_json)
+        _table(rows if as_json or console().width >= _WIDE else stacked(rows), as_json)
         return
-    cells = [f"{stratum}/{language}" for stratum in STRATA for language in LANGUAGES]
-    if cell not in cells:
-        raise UsageError(unknown("cell", cell, cells))
-    chosen = [task for task in found.tasks if found.cell(task.prompt.id) == cell]
+    named = find_cell(cell, STRATA, LANGUAGES)
+    chosen = [task for task in found.tasks if found.cell(task.prompt.id) == named]
     if as_json:
         print_json([task.model_dump(mode="json") for task in chosen])
         return
     for task in chosen:
         _print_task(task)
+
+
+def stacked(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Rows of a narrow table of tasks: the query below its cell, so that it has the width for itself."""
+    return [{"id": row["id"], "cell, query": f"{row['cell']}\n{row['query']}"} for row in rows]
+
+
+def find_cell(given: str, strata: Sequence[str], languages: Sequence[str]) -> str:
+    """The cell that is meant, its two parts in either order. Raises UsageError for one that is not there."""
+    first, _, rest = given.partition("/")
+    meant = f"{rest}/{first}" if first in languages else given
+    cells = [f"{stratum}/{language}" for stratum in strata for language in languages]
+    if meant in cells:
+        return meant
+    likely = [cell for cell in cells if cell.rpartition("/")[2] == meant.rpartition("/")[2]] or cells
+    raise UsageError(
+        f"unknown cell {given!r}.{closest(meant, likely)} A cell is stratum/language. "
+        f"Strata: {', '.join(strata)}. Languages: {', '.join(languages)}."
+    )
 
 
 def _print_task(task: Any) -> None:

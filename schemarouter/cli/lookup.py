@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from schemarouter.cli.common import print_json
+from schemarouter.cli.common import CatalogView, print_json
 from schemarouter.errors import UsageError, unknown
 
 DEFAULT_CATALOG = 100
+_SHOWN = 0.0005
 state_app = typer.Typer(help="Foreign state JSON.", no_args_is_help=True)
 
 
@@ -27,11 +29,14 @@ def retrieve(
     state: Annotated[Path | None, typer.Option(help="State JSON of the same query; - for stdin.")] = None,
     catalog: Annotated[int, typer.Option(help="Catalog size.")] = DEFAULT_CATALOG,
     retriever: Annotated[str, typer.Option(help="Retriever spec; the protocol's unless given.")] = "",
+    catalog_view: Annotated[CatalogView, typer.Option(help="What of the catalog is registered.")] = CatalogView.full,
     k: Annotated[int, typer.Option("-k", help="How many candidates.", min=1)] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="What each kind of evidence gave to a score.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
     """Rank the capabilities of a catalog for a query, or for what has been observed since."""
     from preregistration.protocol import load_protocol
+    from schemarouter.catalog_views import viewed
     from schemarouter.retrieval import registry
     from schemarouter.state import ExecutionState
     from surface.loader import load_catalogs
@@ -45,23 +50,35 @@ def retrieve(
     sizes = load_protocol("development").catalogs
     if catalog not in sizes:
         raise UsageError(unknown("catalog size", str(catalog), map(str, sizes)))
-    entries = load_catalogs([catalog])[catalog]
+    entries = viewed(load_catalogs([catalog])[catalog], catalog_view.value)
     ranking = registry.build_retriever(spec, entries).rank(query if state is None else current.retrieval_query(), k=k)
     if as_json:
         print_json(
             {
                 "retriever": str(spec),
-                "catalog": {"size": catalog, "fingerprint": entries.fingerprint},
-                "candidates": [{"id": item, "score": score} for item, score in ranking.items],
+                "catalog": {"size": catalog, "view": catalog_view.value, "fingerprint": entries.fingerprint},
+                "candidates": [
+                    {"id": item, "score": score, **({"parts": dict(ranking.parts.get(item, {}))} if explain else {})}
+                    for item, score in ranking.items
+                ],
                 "stages": [{"name": s.name, "kept": s.kept, "note": s.note} for s in ranking.stages],
             }
         )
         return
     for position, (item, score) in enumerate(ranking.items, start=1):
         typer.echo(f"{position:>3}  {score:<10.6g} {item:<36} {entries[item].description}")
+        if explain:
+            typer.echo(_explained(ranking.parts.get(item, {})))
     for stage in ranking.stages:
         if stage.note:
             typer.echo(f"{stage.name}: {stage.note}", err=True)
+
+
+def _explained(parts: Mapping[str, float]) -> str:
+    """The parts of a score, the largest first; those that round to nothing are left out."""
+    told = sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
+    shown = [f"{name} {value:+.3f}" for name, value in told if abs(value) >= _SHOWN]
+    return "                " + (", ".join(shown) or "this retriever does not explain its scores")
 
 
 @state_app.command("check")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from conditions.store import SHARD_GLOB, ShardLine, read_shard
@@ -14,17 +13,13 @@ from gates.aggregate import Aggregate
 from gates.gate import SLICED, Criterion, Verdict
 from gates.intervals import Interval
 from gates.measures import BY_NAME, SR_CONDITIONS
+from schemarouter.cli.common import console as make_console
 from schemarouter.cli.world import world_of_run
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed
 from schemarouter.state import Call, ExecutionState, Observation
 
 NAMES = {"percentile": "percentile", "rao_wu": "Rao-Wu", "logit_t": "logit-t"}
-_WIDTH = 140
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH)
+_MOST_ROUTES = 20
 
 
 def number(value: float | None, *, rate: bool) -> str:
@@ -32,6 +27,19 @@ def number(value: float | None, *, rate: bool) -> str:
     if value is None:
         return "undefined"
     return f"{100 * value:.1f} %" if rate else f"{value:,.1f}"
+
+
+def points(value: float | None) -> str:
+    """A difference of two rates for a table, which is no rate itself."""
+    return "undefined" if value is None else f"{100 * value:+.1f} percentage points"
+
+
+def code_text(provenance: Mapping[str, Any]) -> str:
+    """Which code a run is of, as its header tells: commit, whether that was changed, and the fingerprint of the code."""
+    commit, code = (str(provenance.get(name) or "unknown")[:12] for name in ("commit", "code"))
+    told = {"True": "uncommitted changes", "False": "no uncommitted changes"}
+    changed = told.get(str(provenance.get("dirty")), "changes unknown")
+    return f"Code of the run: commit {commit}, {changed}, SHA-256 {code}."
 
 
 def interval_text(interval: Interval | None, *, rate: bool) -> str:
@@ -47,15 +55,16 @@ def interval_text(interval: Interval | None, *, rate: bool) -> str:
 
 def print_verdict(verdict: Verdict) -> None:
     """The arms, the slices, the criteria and the verdict."""
-    console = _console()
+    console = make_console()
     if verdict.stamp:
         console.print(f"[bold]{verdict.stamp}[/bold]")
     console.print(_arms(verdict))
     for name in verdict.slices:
         console.print(_slices(verdict, name))
     console.print(_criteria(verdict))
-    for note in verdict.notes:
+    for note in (*_carry_notes(verdict), *verdict.notes):
         console.print(note)
+    console.print(code_text(verdict.provenance["provenance"]), markup=False, highlight=False)
     episodes = verdict.provenance["episodes"]
     console.print(f"{episodes['counted']}/{episodes['expected']} episodes. {verdict.provenance['agent_note']}")
     failed = [str(item.number) for item in verdict.criteria if not item.passed]
@@ -112,9 +121,22 @@ def _criteria(verdict: Verdict) -> Table:
     return table
 
 
+def _carry_notes(verdict: Verdict) -> list[str]:
+    """Why a criterion that asks for all can hold though no interval carries it."""
+    return [
+        f"Criterion {item.number} holds by its count. An interval always reaches below 100 %, even when all were kept, "
+        "so none can carry it."
+        for item in verdict.criteria
+        if item.number == 6 and item.passed and not all(item.carried_by.values())
+    ]
+
+
 def _judgement(item: Criterion) -> tuple[str, str, str, str]:
     rate = item.number in (1, 2, 3, 6)
-    estimate = str(item.sums["all"][0]) if item.number == 5 else number(item.estimate, rate=rate)
+    if item.number == 5:
+        estimate = str(item.sums["all"][0])
+    else:
+        estimate = points(item.estimate) if item.number in (1, 3) else number(item.estimate, rate=rate)
     intervals = "\n".join(f"{NAMES[n]} {interval_text(v, rate=rate)}" for n, v in item.intervals.items())
     carried = "\n".join(f"{NAMES[n]}: {'yes' if v else 'no'}" for n, v in item.carried_by.items())
     return estimate, intervals, carried, "undefined" if item.undefined else ("yes" if item.passed else "NO")
@@ -122,7 +144,7 @@ def _judgement(item: Criterion) -> tuple[str, str, str, str]:
 
 def print_episodes(result: Aggregate) -> None:
     """One line an episode."""
-    console = _console()
+    console = make_console()
     table = Table(box=None, pad_edge=False)
     for title in ("episode", "pass", "steps", "recall", "missed", "recovered", "turns", "schema tokens"):
         table.add_column(title)
@@ -154,7 +176,7 @@ def print_episode(directory: Path, episode: str) -> None:
     """Every attempt at an episode, turn by turn: exposed, called, observed, state."""
     from conditions.store import read_run
 
-    console = _console()
+    console = make_console()
     world = world_of_run(read_run(directory))
     for record in _find(directory, episode):
         prompt = world.surface.prompt(record.task)
@@ -178,8 +200,7 @@ def print_episode(directory: Path, episode: str) -> None:
 
 def _event_lines(event: object) -> list[str]:
     if isinstance(event, Exposed):
-        routes = ", ".join(event.routes) if len(event.routes) <= 20 else f"{len(event.routes)} routes"
-        return [f"  exposed   ({event.cause}) {routes}"]
+        return [f"  exposed   ({event.cause}) {_exposed(event)}"]
     if isinstance(event, ModelTurn):
         return [f"turn {event.turn}: {event.input_tokens} input tokens, {event.schema_tokens} of them tool schemas"]
     if isinstance(event, Asked):
@@ -195,6 +216,15 @@ def _event_lines(event: object) -> list[str]:
             f"ended: {event.reason} {event.detail}".rstrip() + f"; steps {', '.join(event.steps_completed) or 'none'}"
         ]
     return []
+
+
+def _exposed(event: Exposed) -> str:
+    """The routes shown, by rank and with it where they come from a ranking."""
+    if len(event.routes) > _MOST_ROUTES:
+        return f"{len(event.routes)} routes"
+    ranks = {route: rank for rank, route in enumerate(event.ranking, start=1)}
+    by_rank = sorted(event.routes, key=lambda route: (ranks.get(route, len(ranks) + 1), route))
+    return ", ".join(f"{ranks[route]} {route}" if route in ranks else route for route in by_rank)
 
 
 def _plain(values: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ def run(
     catalog: Annotated[list[int] | None, typer.Option(help="Only these catalog sizes.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N episodes of the grid.")] = None,
-    exploratory: Annotated[bool, typer.Option("--exploratory", help="Anything else than the locked protocol.")] = False,
+    exploratory: Annotated[bool, typer.Option("--exploratory", help="Stamp it EXPLORATORY in any case.")] = False,
     display: Annotated[Display | None, typer.Option(help="Progress on stderr; rich on a terminal, else plain.")] = None,
 ) -> None:
     """Run the experiment, or go on with it. No outcome is shown before all of it is done."""
@@ -55,13 +55,14 @@ def run(
         raise InvalidRunError(f"the {surface} surface holds no tasks.")
     catalogs = load_catalogs(protocol.catalogs)
     named = identities(protocol, tasks, catalogs, plan.tasks, str(retriever_spec), str(agent_spec))
+    origin = provenance(out)
     header: dict[str, Any] = {
         "schema_version": RUN_SCHEMA_VERSION,
         "surface": str(surface),
-        "stamp": stamp(protocol, tasks, plan, named, asked=exploratory),
+        "stamp": stamp(protocol, tasks, plan, named, origin, asked=exploratory),
         "identities": named,
         "plan": plan.as_json(),
-        "provenance": provenance(out),
+        "provenance": origin,
     }
     runner = Runner(protocol, tasks, catalogs, retriever=retriever_spec, agent=agent_spec)
     with progress_display(display, len(plan.units)) as progress:

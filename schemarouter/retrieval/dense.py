@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
-from schemarouter.retrieval.bm25 import top_k
+from schemarouter.retrieval.bm25 import kth_highest, top_k
+from schemarouter.retrieval.sentence import SentenceEncoder
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.use_m3 import UseM3
-from schemarouter.retrieval.vectors import Encoder, QueryVectors, entry_vectors
+from schemarouter.retrieval.vectors import (
+    Encoder,
+    QueryVectors,
+    entry_vectors,
+    unread_of_entries,
+    unread_of_query,
+)
 
+# Encoders by name; any other model is one of sentence-transformers, by its path or name.
 ENCODERS: dict[str, Callable[[], Encoder]] = {"use-m3": UseM3}
 DECLARATION = Declaration(
     name="dense",
     summary="cosine of sentence vectors, exact search",
-    options={"model": Option(str, "use-m3", choices=tuple(ENCODERS))},
+    options={"model": Option(str, "use-m3", suggestions=tuple(ENCODERS))},
 )
 # Scores are rounded to this many decimals before they are ordered, so that the last bits of a BLAS cannot reorder ties.
 _DECIMALS = 6
@@ -24,11 +33,40 @@ _instances: dict[str, tuple[Encoder, QueryVectors]] = {}
 
 
 def shared_encoder(model: str) -> tuple[Encoder, QueryVectors]:
-    """The encoder of that name and its query vectors, loaded once a process: an encoder has no state but its weights."""
+    """The encoder of that name or path and its query vectors, loaded once a process: it has no state but its weights.
+
+    Raises ModelError for a model that is not there.
+    """
     if model not in _instances:
-        encoder = ENCODERS[model]()
+        encoder = ENCODERS[model]() if model in ENCODERS else SentenceEncoder(model)
         _instances[model] = (encoder, QueryVectors(encoder))
     return _instances[model]
+
+
+class ExactSearch:
+    """The best rows of a matrix by product with a vector, as float64 ranks them after rounding.
+
+    All rows are weighed in float32, which reads half the memory; those that its error leaves a chance are weighed again in
+    float64. `matrix` is float32, shape (rows, dimensions), and is not copied.
+    """
+
+    def __init__(self, matrix: NDArray[np.float32]) -> None:
+        self._matrix = matrix
+        squares = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
+        self._longest = float(np.sqrt(squares.max(initial=0.0)))
+
+    def search(self, vector: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Positions of the `k` highest products and these, rounded, ties by position."""
+        candidates = np.arange(len(self._matrix))
+        if 0 < k < len(self._matrix):
+            rough = self._matrix @ vector.astype(np.float32)
+            # The bound of a sum of n products (Higham 2002, 3.1), doubled, and the step of the rounding.
+            relative = (vector.size + 2) * float(np.finfo(np.float32).eps)
+            error = relative * self._longest * float(np.sqrt(vector @ vector))
+            candidates = (rough >= kth_highest(rough, k) - (2 * error + 10.0**-_DECIMALS)).nonzero()[0]
+        scores = np.round(self._matrix[candidates].astype(np.float64) @ vector, _DECIMALS)
+        chosen = top_k(scores, k)
+        return candidates[chosen], scores[chosen]
 
 
 class Dense:
@@ -39,16 +77,19 @@ class Dense:
         self._ids = [entry.id for entry in ordered_entries]
         self._encoder = encoder
         self._queries = queries
-        self._matrix = entry_vectors(encoder, [entry.text for entry in ordered_entries]).astype(np.float64)
+        entry_texts = [entry.text for entry in ordered_entries]
+        self._search = ExactSearch(entry_vectors(encoder, entry_texts))
+        self._unread = unread_of_entries(encoder, entry_texts)
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Return the best `k` entries; an empty query or an empty catalog has no ranking."""
         if not query.strip() or not self._ids:
             why = "the query is empty" if self._ids else "there are no entries"
             return Ranking((), (Stage("dense", 0, why),))
-        scores = np.round(self._matrix @ self._queries.get(query), _DECIMALS)
-        items = tuple((self._ids[i], float(scores[i])) for i in top_k(scores, k))
-        note = silence(items, k, len(self._ids))
+        chosen, scores = self._search.search(self._queries.get(query), k)
+        items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
+        notes = (silence(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
+        note = "; ".join(filter(None, notes))
         return Ranking(items, (Stage("dense", len(items), note),), self._encoder.count_tokens(query))
 
 

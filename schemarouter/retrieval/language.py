@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-_FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
+FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.split())
     for name, words in {
         "en": "the a an to of for and is it in on we our my please with that this you what can from at be by",
@@ -34,5 +34,5 @@ def language_of(text: str) -> str:
     words = re.findall(r"[^\W\d_]+", text.casefold())
     if not words:
         return "unknown"
-    scores = {name: sum(word in known for word in words) for name, known in _FUNCTION_WORDS.items()}
+    scores = {name: sum(word in known for word in words) for name, known in FUNCTION_WORDS.items()}
     return max(scores, key=lambda name: scores[name])

@@ -17,6 +17,7 @@ RETRIEVERS: dict[str, str] = {
     "dense": "schemarouter.retrieval.dense",
     "random": "schemarouter.retrieval.random",
     "rrf": "schemarouter.retrieval.fusion",
+    "typed": "schemarouter.retrieval.typed",
 }
 
 

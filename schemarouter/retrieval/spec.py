@@ -6,7 +6,8 @@ Grammar::
     argument = spec                     a nested spec, by position
              | key "=" value            a value is a word, a quoted string, or a nested spec with parentheses
 
-A word holds ``[A-Za-z0-9._/:@+-]``; any other string stands in double quotes, with JSON's escapes.
+A word holds ``[A-Za-z0-9._/:@+-]``; any other string, a path with a space for example, stands in double quotes, with
+JSON's escapes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from schemarouter.identity import fingerprint
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORD = re.compile(r"[A-Za-z0-9._/:@+-]+")
 _QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_QUOTES = "(a value with other characters than letters, digits and ._/:@+- stands in double quotes)"
 _MAX_DEPTH = 16
 
 
@@ -147,10 +149,14 @@ class _Reader:
                 return str(orjson.loads(quoted))
             except orjson.JSONDecodeError:
                 raise self.wrong(f"{quoted} is no valid quoted string", start) from None
-        word = self.match(_WORD, "a value")
+        hint = "" if self.text[start : start + 1] in {"", ",", ")"} else f" {_QUOTES}"
+        word = self.match(_WORD, f"a value{hint}")
         if self.text.startswith("(", self.at):
             self.at = start
             return self.spec(depth + 1)
+        self.skip()
+        if self.at < len(self.text) and self.text[self.at] not in ",)":
+            raise self.fail(f"',' or ')' {_QUOTES}")
         return word
 
 
@@ -166,13 +172,17 @@ def parse(text: str) -> Spec:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A declared argument: how its word is read, and the default that stands when it is left out."""
+    """A declared argument: how its word is read, and the default that stands when it is left out.
+
+    `choices` are the only words it takes; `suggestions` are known ones of an argument that takes any text.
+    """
 
     kind: type[int] | type[float] | type[str]
     default: str
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
 
     def read(self, owner: str, key: str, word: str) -> int | float | str:
         """Turn a word into a value. Raises SpecError saying what is allowed."""
@@ -188,6 +198,8 @@ class Option:
             raise SpecError(f"{owner}: argument {key}={word} must be at most {self.maximum:g}.")
         if self.choices and word not in self.choices:
             raise SpecError(f"{owner}: {unknown(key, word, self.choices)}")
+        if self.suggestions and not word.strip():
+            raise SpecError(f"{owner}: argument {key} must not be empty. Known: {', '.join(self.suggestions)}.")
         return value
 
 

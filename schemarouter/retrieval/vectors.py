@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,30 @@ class Encoder(Protocol):
         """Return unit vectors, shape (len(texts), dimensions)."""
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens the encoder reads of a text."""
+        """How many tokens the encoder reads of a query."""
+
+
+@runtime_checkable
+class Prompted(Protocol):
+    """What an encoder has besides that reads queries otherwise than entries, or reads only so many tokens of a text."""
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return unit vectors of queries, shape (len(texts), dimensions); `encode` is for entries."""
+
+    def cut(self, text: str, *, query: bool) -> int:
+        """How many tokens of a query or of an entry's text are beyond the limit and not read."""
+
+
+def unread_of_entries(encoder: Encoder, texts: Sequence[str]) -> str:
+    """How many entries the encoder does not read to their end, in words; empty where it reads all."""
+    short = sum(encoder.cut(text, query=False) > 0 for text in texts) if isinstance(encoder, Prompted) else 0
+    return f"the encoder does not read {short} of {len(texts)} entries to their end" if short else ""
+
+
+def unread_of_query(encoder: Encoder, text: str) -> str:
+    """How much of a query the encoder does not read, in words; empty where it reads all."""
+    lost = encoder.cut(text, query=True) if isinstance(encoder, Prompted) else 0
+    return f"the encoder does not read the last {lost} tokens of the query" if lost else ""
 
 
 def cache_folder() -> Path | None:
@@ -119,7 +142,8 @@ class QueryVectors:
         """The unit vector of a text, shape (dimensions,)."""
         known = self._known.get(text)
         if known is None:
-            known = self._encoder.encode([text])[0]
+            encoder = self._encoder
+            known = (encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode)([text])[0]
             self._known[text] = known
             if len(self._known) > self._limit:
                 self._known.popitem(last=False)

@@ -63,6 +63,18 @@ def test_the_gate_table_is_stamped_and_ends_with_the_verdict(copy: Copies) -> No
     assert (told.code, told.err) == (1, "")
 
 
+def test_the_gate_table_tells_the_code_of_the_run_and_the_unit_of_differences(copy: Copies) -> None:
+    folder = copy()
+    code = json.loads((folder / "run.json").read_bytes())["provenance"]["code"]
+    told = inside("gate", folder).out
+    assert f"Code of the run: commit unknown, changes unknown, SHA-256 {code[:12]}." in told
+    assert json.loads((folder / VERDICT_FILE).read_bytes())["provenance"]["provenance"]["code"] == code
+    rows = [line for line in told.splitlines() if line.startswith(("│ 1 │", "│ 2 │", "│ 3 │", "│ 6 │"))]
+    assert ["percentage" in row for row in rows] == [True, False, True, False]
+    assert ["%" in row.split("│")[4] for row in rows] == [False, True, False, True]
+    assert told.count("Criterion 6 holds by its count.") == 1
+
+
 def test_a_verdict_that_holds_is_exit_0_and_one_that_fails_exit_1(
     copy: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +181,36 @@ def test_a_state_shown_to_a_pipe_stands_whole_on_its_line(copy: Copies) -> None:
 def test_show_of_an_unknown_episode_names_the_closest(given: str, near: str, copy: Copies) -> None:
     told = inside("show", copy(), given)
     refused(told, 2, f"unknown episode {given!r}", *(() if given.islower() else (f"Did you mean {near!r}?",)))
+
+
+@pytest.mark.parametrize(
+    "given", ["dev-de-01", "dev-de-01/", "DEV-DE-01/250/FULL", "dev-de-1/100/FULL", "dev-de-01/FULL"]
+)
+def test_the_task_part_of_an_unknown_episode_is_compared_first(given: str, copy: Copies) -> None:
+    told = refused(inside("show", copy(), given), 2, "Did you mean 'dev-de-01/100/", f"The run has {EPISODES}")
+    assert "dev-de-02" not in told and told.count("dev-de-01/100/") == 1 + 5
+
+
+def test_the_spelling_of_capitals_is_no_other_episode_to_suggest(copy: Copies) -> None:
+    refused(inside("show", copy(), EPISODE.lower()), 2, f"Did you mean {EPISODE!r}?")
+
+
+def test_of_what_is_like_no_episode_only_the_number_is_told(copy: Copies) -> None:
+    told = refused(inside("show", copy(), "§§§"), 2, "unknown episode '§§§'", f"The run has {EPISODES}")
+    assert "Did you mean" not in told and "nearest" not in told
+
+
+def test_exposed_routes_stand_in_the_order_of_their_ranks(copy: Copies) -> None:
+    folder = copy()
+    lines = inside("show", folder, EPISODE).out.splitlines()
+    opened = next(line for line in lines if line.startswith("  exposed   (open) "))
+    shown = [item.split() for item in opened.removeprefix("  exposed   (open) ").split(", ")]
+    query = next(row["query"] for row in inside("list", "tasks", "--json").json if row["id"] == "dev-de-01")
+    ranked = inside("retrieve", query, "--retriever", "bm25", "--json").json["candidates"]
+    assert shown == [[str(rank), item["id"]] for rank, item in enumerate(ranked, start=1)]
+    without = inside("show", folder, "dev-de-01/100/ORACLE").out
+    [exposed] = [line.split(") ")[1] for line in without.splitlines() if line.startswith("  exposed ")]
+    assert not any(item.split()[0].isdigit() for item in exposed.split(", "))
 
 
 def test_show_of_an_unknown_episode_of_many_does_not_list_them_all() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from conditions.registry import CONDITIONS
 from preregistration.protocol import load_protocol
 from schemarouter.agents.registry import AGENTS
+from schemarouter.cli import common
 from schemarouter.retrieval.registry import RETRIEVERS
 from surface.loader import load_catalogs, load_surface
 from tests.cli.program import inside, refused
@@ -83,6 +85,28 @@ def test_a_cell_shows_its_tasks_in_full(cell: str) -> None:
 )
 def test_an_unknown_cell_is_told_with_the_closest(given: str, near: str) -> None:
     refused(inside("list", "tasks", "--cell", given), 2, "unknown cell", repr(given), f"Did you mean '{near}")
+
+
+@pytest.mark.parametrize("cell", ["recoverable_execution_failure/ko", "two_step_state_dependency/mixed"])
+def test_a_cell_is_known_in_either_order_of_its_parts(cell: str) -> None:
+    stratum, _, language = cell.partition("/")
+    assert inside("list", "tasks", "--cell", f"{language}/{stratum}") == inside("list", "tasks", "--cell", cell)
+
+
+@pytest.mark.parametrize("given", ["ja/three_step_state", "three_step_state/ja", "ja/three_step_dependency"])
+def test_an_unknown_cell_of_a_language_is_suggested_in_that_language(given: str) -> None:
+    told = refused(inside("list", "tasks", "--cell", given), 2, "Did you mean 'three_step_state_dependency/ja'?")
+    assert "Languages: " in told and "Strata: " in told
+
+
+def test_a_narrow_table_of_tasks_gives_the_query_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "_PIPE_WIDTH", 80)
+    told = inside("list", "tasks").out
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    rows = inside("list", "tasks", "--json").json
+    assert all(f"{row['id']} {row['cell']}" in lines for row in rows)
+    assert max(map(cell_len, told.splitlines())) <= 80
+    assert max(cell_len(line.strip()) for line in told.splitlines() if line.startswith(" ")) > 60
 
 
 def test_a_surface_without_tasks_lists_none(monkeypatch: pytest.MonkeyPatch) -> None:

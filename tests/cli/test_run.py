@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from conditions.experiment import Runner, Unit
 from conditions.store import RUN_FILE, TIMING_FILE
 from schemarouter.cli import world
+from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SHARD_FILE, SMALL, aggregated, edit_run, files, inside, refused
 
@@ -125,6 +128,39 @@ def test_a_run_of_other_code_is_refused_with_the_difference(copy: Copies) -> Non
     assert run.startswith("EXPLORATORY")
     edit_run(folder, provenance={"commit": "0" * 40, "dirty": False, "packages": {}, "python": "3.0", "argv": []})
     refused(inside("run", "--out", folder, *SMALL), 3, "provenance.commit", "provenance.python: '3.0' there")
+
+
+def test_a_run_whose_code_was_changed_since_is_refused(copy: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copy(lines=7)
+    before = files(folder)
+    monkeypatch.setattr(world, "code_fingerprint", lambda root: "f" * 64)
+    told = refused(inside("run", "--out", folder, *SMALL), 3, "provenance.code", f"{'f' * 64!r} now")
+    assert told.count("provenance.") == 1
+    assert files(folder) == before
+
+
+def test_a_run_that_is_in_use_is_refused_by_run_and_counted_by_status(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, told, counted = tmp_path / "out", [], []
+    begun: list[Unit] = []
+    run = Runner.run
+
+    def running(self: Runner, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
+        if len(begun) in (0, 7, EPISODES - 1):
+            told.append(inside("run", "--out", out, *SMALL))
+            counted.append(inside("status", out, "--json").json["finished"])
+        begun.append(unit)
+        return run(self, unit, attempt=attempt)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "run", running)
+        assert inside("run", "--out", out, *SMALL).code == 0
+    for outcome in told:
+        refused(outcome, 3, out, f"in use by process {os.getpid()} on host", "since 20")
+    assert (counted, len(told)) == ([0, 7, EPISODES - 1], 3)
+    assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
+    assert {*files(out)} == {RUN_FILE, SHARD_FILE, TIMING_FILE}
 
 
 @pytest.mark.parametrize("provenance", ["x", None], ids=["text", "missing"])

@@ -13,6 +13,7 @@ from conditions.base import Condition, ConditionError, Exposure
 from conditions.registry import CONDITIONS, make_condition
 from conditions.state_aware import StateAware
 from preregistration.protocol import ConditionRules
+from schemarouter.catalog import from_openai_tools
 from schemarouter.errors import UsageError
 from schemarouter.retrieval.base import Retriever, entries_of
 from schemarouter.retrieval.random import Random
@@ -240,7 +241,7 @@ def test_the_opening_ranking_is_as_deep_as_any_arm_can_come_to_expose() -> None:
 
 @pytest.mark.parametrize("name", sorted(CONDITIONS))
 def test_a_condition_without_an_episode_refuses_with_the_remedy(name: str) -> None:
-    condition = make_condition(name, RANDOM, CATALOG, RULES)
+    condition = make_condition(name, RANDOM, CATALOG, RULES, required_routes=["aux.purge"])
     uses = (lambda: condition.exposure, lambda: condition.state, condition.ask, lambda: condition.observe(CALL, FAILED))
     for use in uses:
         with pytest.raises(ConditionError, match=r"call open\(query\) first"):
@@ -258,6 +259,49 @@ def test_opening_again_begins_anew() -> None:
 def test_an_unknown_condition_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="Did you mean 'SR-5-STATIC'"):
         make_condition("SR-5-STATICS", RANDOM, CATALOG, RULES)
+
+
+def test_oracle_without_required_routes_says_what_is_missing() -> None:
+    with pytest.raises(UsageError, match=r"ORACLE shows .* pass required_routes"):
+        make_condition("ORACLE", RANDOM, CATALOG, RULES)
+
+
+TOOLS = from_openai_tools([{"name": name, "description": name} for name in ("get_order", "ls", "crm__getUser")])
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("get_order", "tools.get_order"),
+        ("ls", "tools.ls"),
+        ("tools__get_order", "tools.get_order"),
+        ("crm__getUser", "crm.get_user"),
+        ("get_user", "crm.get_user"),
+        ("get_oder", "tools.get_order"),
+    ],
+)
+def test_a_plain_tool_name_that_ran_is_refused_with_the_route_that_is_meant(given: str, meant: str) -> None:
+    condition = make_condition("SR-5-STATE-AWARE", Random(entries_of(TOOLS), seed=1), TOOLS, RULES)
+    shown = condition.open(QUERY)
+    with pytest.raises(ConditionError, match=f"{given!r} is not registered.* Did you mean {meant!r}") as caught:
+        condition.observe(Call(given, {}), Observation("ran", {}))
+    assert "exposure.routes" in str(caught.value) and "route_of" in str(caught.value)
+    assert condition.exposure is shown and condition.state.last_execution_status == "not_run"
+    condition.observe(Call(meant, {}), Observation("ran", {}))
+    assert condition.state.executed_registered_route_ids == (meant,)
+
+
+def test_what_is_no_route_id_at_all_is_refused_in_words() -> None:
+    with pytest.raises(ConditionError, match="'5' is not registered"):
+        opened("SR-5-STATIC").observe(Call(5, {}), Observation("ran", {}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("outcome", ["error", "blocked"])
+def test_a_failed_call_of_an_unregistered_route_stays_lawful(outcome: Literal["error", "blocked"]) -> None:
+    condition = opened("SR-5-STATE-AWARE")
+    condition.observe(Call("get_order", {}), Observation(outcome, {"status": outcome, "error": "unknown_tool: x"}))
+    assert condition.state.last_error_class == "unknown_tool"
+    assert condition.state.executed_registered_route_ids == ()
 
 
 def test_a_condition_without_rules_takes_the_numbers_of_the_preregistration() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import UserDict
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +33,7 @@ from schemarouter.errors import InvalidRunError, UsageError
 from schemarouter.records import Ended
 from schemarouter.retrieval.spec import Declaration, parse
 from schemarouter.state import Call
+from surface.loader import Surface
 from tests.toys import (
     CATALOG,
     CATALOGS,
@@ -92,6 +94,17 @@ def test_a_part_that_does_not_exist_is_refused(part: dict[str, Any], message: st
     with pytest.raises(UsageError) as caught:
         plan_of(**part)
     assert message in str(caught.value)
+
+
+def test_of_many_tasks_the_nearest_ten_are_listed_and_how_many_there_are() -> None:
+    task = SURFACE.tasks[0]
+    prompts = [task.prompt.model_copy(update={"id": f"toy-en-{number:02}"}) for number in range(60)]
+    many = Surface("development", tuple(task.model_copy(update={"prompt": prompt}) for prompt in prompts), {})
+    with pytest.raises(UsageError) as caught:
+        make_plan(PROTOCOL, many, tasks=["toy-en-07x"])
+    message = str(caught.value)
+    assert "Did you mean 'toy-en-07'" in message and "Known: 60," in message
+    assert message.count("toy-en-") == 2 + 10
 
 
 @pytest.mark.parametrize(
@@ -191,6 +204,38 @@ def test_a_folder_of_other_files_is_not_run_into(tmp_path: Path) -> None:
     with pytest.raises(InvalidRunError, match="holds other files"):
         toy_run(tmp_path)
     assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_second_run_of_a_directory_in_use_is_refused_and_the_first_ends_as_alone(tmp_path: Path) -> None:
+    toy_run(tmp_path / "alone", limit=6)
+    folder, refused = tmp_path / "run", []
+    plan = plan_of(limit=6)
+
+    def progress(done: int) -> None:
+        with pytest.raises(
+            InvalidRunError, match=f"run is in use by process {os.getpid()} on host .* since 20"
+        ) as caught:
+            toy_run(folder, limit=6)
+        refused.append(caught)
+
+    execute(folder, header_of(plan), plan, toy_runner(), progress)
+    assert len(refused) == 7
+    assert (folder / SHARD).read_bytes() == (tmp_path / "alone" / SHARD).read_bytes()
+    assert {item.name for item in folder.iterdir()} == {RUN_FILE, SHARD, TIMING_FILE}
+
+
+def test_what_a_killed_beginner_left_behind_counts_as_no_other_files(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text('{"pid":1}')
+    (tmp_path / f".{RUN_FILE}.half").write_bytes(b"{")
+    toy_run(tmp_path, limit=3)
+    assert len(read_records(tmp_path)) == 3 and not (tmp_path / ".lock").exists()
+
+
+def test_no_lock_is_put_among_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conditions.experiment.hold", lambda folder: pytest.fail("a lock was made"))
+    (tmp_path / ".lockfile").write_text("mine")
+    with pytest.raises(InvalidRunError, match="holds other files"):
+        toy_run(tmp_path)
 
 
 # --- attempts -------------------------------------------------------------------------------------------------------

@@ -15,16 +15,17 @@ from schemarouter.retrieval import registry as retrievers
 from tests.toys import SURFACE, toy_protocol
 
 PROTOCOL: Protocol = toy_protocol().model_copy(update={"confirmatory": True})
+COMMITTED = {"commit": "c0ffee", "dirty": False}
 USUAL = {"retriever": str(retrievers.resolve(PROTOCOL.retriever)), "agent": str(agents.resolve(PROTOCOL.agent))}
 
 
 def test_the_whole_locked_protocol_alone_carries_no_stamp() -> None:
-    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE), USUAL) == ""
+    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE), USUAL, COMMITTED) == ""
 
 
 def test_a_limit_that_cuts_nothing_off_makes_no_part() -> None:
     whole = make_plan(PROTOCOL, SURFACE)
-    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=len(whole.units)), USUAL) == ""
+    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=len(whole.units)), USUAL, COMMITTED) == ""
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_every_way_to_differ_is_stamped_with_its_reason(
 ) -> None:
     rules = PROTOCOL.model_copy(update=protocol)
     plan = make_plan(rules, SURFACE, **part)
-    told = stamp(rules, SURFACE, plan, {**USUAL, **changed}, asked=asked)
+    told = stamp(rules, SURFACE, plan, {**USUAL, **changed}, COMMITTED, asked=asked)
     assert told == f"EXPLORATORY ({reason})"
 
 
@@ -51,9 +52,34 @@ def test_every_way_to_differ_is_stamped_with_its_reason(
 def test_a_stamp_that_does_not_follow_from_the_run_is_refused(given: str) -> None:
     plan = make_plan(PROTOCOL, SURFACE, limit=3)
     with pytest.raises(InvalidRunError, match=r"part of the grid"):
-        check_stamp({"stamp": given, "identities": USUAL}, PROTOCOL, SURFACE, plan)
+        check_stamp({"stamp": given, "identities": USUAL, "provenance": COMMITTED}, PROTOCOL, SURFACE, plan)
 
 
 @pytest.mark.parametrize("given", ["EXPLORATORY (part of the grid)", "EXPLORATORY (part of the grid, asked for)"])
 def test_the_stamp_of_the_run_holds_asked_for_or_not(given: str) -> None:
-    check_stamp({"stamp": given, "identities": USUAL}, PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=3))
+    run = {"stamp": given, "identities": USUAL, "provenance": COMMITTED}
+    check_stamp(run, PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=3))
+
+
+UNCOMMITTED = [
+    {"commit": "c0ffee", "dirty": True},
+    {"commit": None, "dirty": None},
+    {"commit": None, "dirty": False},
+    {"commit": "c0ffee", "dirty": None},
+    {"commit": "c0ffee"},
+    {},
+]
+
+
+@pytest.mark.parametrize("provenance", UNCOMMITTED, ids=str)
+def test_code_that_is_of_no_known_commit_cannot_confirm(provenance: dict[str, Any]) -> None:
+    plan = make_plan(PROTOCOL, SURFACE)
+    assert stamp(PROTOCOL, SURFACE, plan, USUAL, provenance) == "EXPLORATORY (uncommitted code)"
+    with pytest.raises(InvalidRunError, match="uncommitted code"):
+        check_stamp({"stamp": "", "identities": USUAL, "provenance": provenance}, PROTOCOL, SURFACE, plan)
+
+
+@pytest.mark.parametrize("provenance", UNCOMMITTED, ids=str)
+def test_a_development_run_is_stamped_alike_whatever_its_code(provenance: dict[str, Any]) -> None:
+    rules = PROTOCOL.model_copy(update={"confirmatory": False})
+    assert stamp(rules, SURFACE, make_plan(rules, SURFACE), USUAL, provenance) == "EXPLORATORY (development surface)"

@@ -117,6 +117,8 @@ def test_examples_read_as_written(text: str, spec: Spec) -> None:
         ("rrf(k=1,bm25)", 8, "nested specs before arguments by key"),
         ('a(x="b', 4, "a closed quoted string"),
         ("a(x=b.c(d=1))", 5, "found '.c(d=1))'"),
+        ("dense(model=/a b)", 15, "stands in double quotes), found 'b)'"),
+        ("dense(model=~/a)", 12, "stands in double quotes), found '~/a)'"),
     ],
 )
 def test_a_syntax_error_tells_its_position_and_what_was_expected(text: str, position: int, said: str) -> None:
@@ -173,7 +175,7 @@ def test_names_that_could_not_be_read_back_are_refused(name: str) -> None:
         ("zzz", "Known: bm25, dense, random, rrf"),
         ("bm25(k=1)", "bm25: unknown argument 'k'. Did you mean 'k1'? Known: b, epsilon, k1."),
         ("rrf(bm25,bm52)", "Did you mean 'bm25'?"),
-        ("dense(model=usem3)", "dense: unknown model 'usem3'. Did you mean 'use-m3'?"),
+        ('dense(model="")', "dense: argument model must not be empty. Known: use-m3."),
         ("bm25(k1=x)", "argument k1='x' must be float"),
         ("rrf(bm25,random,k=1.5)", "argument k='1.5' must be int"),
         ("bm25(k1=nan)", "must be finite"),
@@ -206,7 +208,7 @@ def askable(draw: st.DrawFn, depth: int = 2) -> Spec:
     nested = tuple(draw(st.lists(askable(depth - 1), min_size=2, max_size=3))) if name == "rrf" else ()
     options = declaration(name).options
     chosen = draw(st.sets(st.sampled_from(sorted(options))))
-    arguments = {key: "use-m3" if options[key].choices else draw(number(options[key])) for key in chosen}
+    arguments = {key: "use-m3" if options[key].suggestions else draw(number(options[key])) for key in chosen}
     return Spec(name, nested, arguments)
 
 
@@ -233,6 +235,8 @@ def test_resolving_fills_every_default_at_every_level_and_is_idempotent(spec: Sp
         ("bm25", "bm25(b=0.75,epsilon=0.25,k1=1.5)"),
         ("bm25(k1=1.50,b=1)", "bm25(b=1.0,epsilon=0.25,k1=1.5)"),
         ("dense", "dense(model=use-m3)"),
+        ('dense(model="/models/설비 1")', 'dense(model="/models/설비 1")'),
+        ("dense(model=intfloat/e5-base-v2)", "dense(model=intfloat/e5-base-v2)"),
         ("rrf(bm25,random)", "rrf(bm25(b=0.75,epsilon=0.25,k1=1.5),random(seed=1),k=60)"),
     ],
 )

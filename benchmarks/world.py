@@ -1,0 +1,115 @@
+"""The experiment's own pace: the default retriever on the development surface, and whole episodes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from benchmarks.timing import Build, Effort, Row, alternate, build, once, rows, timed, undisturbed
+from conditions.experiment import OpeningRankings, Runner, Unit, make_plan
+from gates.tuning.moments import moments_of
+from preregistration.protocol import Protocol, load_protocol
+from schemarouter.agents import registry as agents
+from schemarouter.catalog import Catalog
+from schemarouter.retrieval.base import Retriever
+from schemarouter.retrieval.registry import build_retriever, resolve
+from surface.loader import Surface, load_catalogs, load_surface
+from surface.task import Task
+
+_LEXICAL = "bm25"
+_BUILT = "built with no vectors kept from before; memory without the encoder's own"
+
+
+def world_rows(size: int, effort: Effort, tasks: int) -> list[Row]:
+    """Opening and refresh calls of the default retriever over `size` endpoints beside BM25 alone, and whole episodes.
+
+    `tasks` tasks, spread evenly over the surface: every other one for the calls and the rest for the episodes, so that none
+    meets a text whose vector is known already.
+    """
+    protocol, surface = load_protocol("development"), load_surface("development")
+    catalog = load_catalogs([size])[size]
+    default = str(resolve(protocol.retriever))
+    with _empty_cache():
+        builds: dict[str, Build[Retriever]] = {
+            name: build(partial(_built, name, catalog)) for name in (default, _LEXICAL)
+        }
+        chosen = surface.tasks[:: max(len(surface.tasks) // tasks, 1)]
+        calls = _call_rows(protocol, surface, chosen[::2], catalog, effort, builds)
+    return [*calls, *_episode_rows(protocol, surface, chosen[1::2], catalog, builds[default].value)]
+
+
+def _built(spec: str, catalog: Catalog) -> Retriever:
+    return build_retriever(spec, catalog)
+
+
+@contextmanager
+def _empty_cache() -> Iterator[None]:
+    """A cache folder of its own: the first build encodes every entry, as on a new machine."""
+    before = os.environ.get("SCHEMAROUTER_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["SCHEMAROUTER_CACHE"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["SCHEMAROUTER_CACHE"]
+            if before is not None:
+                os.environ["SCHEMAROUTER_CACHE"] = before
+
+
+def _call_rows(
+    protocol: Protocol,
+    surface: Surface,
+    tasks: Sequence[Task],
+    catalog: Catalog,
+    effort: Effort,
+    builds: Mapping[str, Build[Retriever]],
+) -> list[Row]:
+    """Requests asked for the first time, the states after every tool turn, and the same requests again."""
+    moments = [
+        moment for task in tasks for moment in moments_of(task, surface.stratum(task.prompt.id), catalog, "full")
+    ]
+    opening = [moment.query for moment in moments if moment.turn == 0]
+    refresh = [moment.query for moment in moments if moment.turn > 0]
+    k = protocol.conditions.top_k
+    ask = {name: partial(item.value.rank, k=k) for name, item in builds.items()}
+    size = len(catalog.capabilities)
+    first = once(ask, opening)
+    # A state is asked for once, as in an episode: what a retriever remembers of it would never be asked for again.
+    after = once(ask, list(dict.fromkeys(refresh)))
+    again = alternate(ask, opening, effort)
+    return [
+        *rows(f"opening call, top {k}, a new query", size, first, builds=builds, notes=dict.fromkeys(builds, _BUILT)),
+        *rows(f"opening call, top {k}, a known query", size, again),
+        *rows(f"refresh call, top {k}", size, after),
+    ]
+
+
+def _episode_rows(
+    protocol: Protocol, surface: Surface, tasks: Sequence[Task], catalog: Catalog, retriever: Retriever
+) -> list[Row]:
+    """Wall time of whole episodes by condition, in the order of the grid; the first row's note says episodes per second."""
+    size = len(catalog.capabilities)
+    names = protocol.conditions.names
+    plan = make_plan(protocol, surface, tasks=[task.prompt.id for task in tasks], catalogs=[size])
+    runner = Runner(
+        protocol,
+        surface,
+        {size: catalog},
+        retriever=resolve(protocol.retriever),
+        agent=agents.resolve(protocol.agent),
+        retrievers={size: OpeningRankings(retriever)},
+    )
+    times: dict[str, list[float]] = {name: [] for name in names}
+    with undisturbed():
+        other = next(task.prompt.id for task in surface.tasks if task not in tasks)
+        runner.run(Unit(other, size, names[0]))
+        start = time.perf_counter()
+        for unit in plan.units:
+            times[unit.condition].append(timed(runner.run, unit))
+        seconds = time.perf_counter() - start
+    note = f"{len(plan.units) / seconds:.1f} episodes a second over all conditions"
+    return rows("whole episodes", size, times, notes={names[0]: note})

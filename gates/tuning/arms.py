@@ -1,0 +1,47 @@
+"""The arms of the experiment under weights that have not seen the task they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conditions.experiment import Plan, Runner
+from gates.aggregate import Row
+from gates.measures import SR_CONDITIONS, measure
+from gates.replay import Replay
+from gates.tuning.search import Fold
+from preregistration.protocol import Protocol
+from schemarouter.agents import registry as agents
+from schemarouter.catalog import Catalog
+from schemarouter.catalog_views import View, viewed
+from schemarouter.retrieval import registry as retrievers
+from schemarouter.retrieval.base import entries_of
+from schemarouter.retrieval.typed import build_typed
+from schemarouter.tokens import TokenCounter
+from surface.loader import Surface
+
+
+def arms_out_of_fold(
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
+) -> list[Row]:
+    """Run every arm that retrieves on every task, with the retriever of the task's fold, and measure it.
+
+    The retriever sees the catalog in `view`; states are observed as the whole catalog registers them, of which a retriever
+    without registered meanings can use the field names alone.
+    """
+    counter = TokenCounter()
+    agent = agents.resolve(protocol.agent)
+    rows = []
+    for fold in folds:
+        weights = fold.weights.as_weights()
+        made = {
+            size: build_typed(entries_of(viewed(catalog, view)), weights=weights) for size, catalog in catalogs.items()
+        }
+        spec = retrievers.resolve("typed")
+        runner = Runner(protocol, surface, catalogs, retriever=spec, agent=agent, retrievers=made)
+        for unit in Plan(fold.tasks, tuple(catalogs), tuple(SR_CONDITIONS)).units:
+            record = runner.run(unit)
+            task, catalog = surface.by_id[unit.task], catalogs[unit.catalog]
+            timeline = Replay(record, task, catalog, protocol, counter, unit.episode_id).run()
+            figures = measure(record, timeline, task.key, protocol.conditions)
+            rows.append(Row(unit.task, unit.catalog, unit.condition, figures))
+    return rows

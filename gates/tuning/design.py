@@ -1,0 +1,156 @@
+"""The figures of every entry at every moment of a surface, computed once, and weights fitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from gates.tuning.logit import Choice, Floats, fit
+from gates.tuning.moments import Moment, all_moments
+from schemarouter.catalog import Catalog
+from schemarouter.catalog_views import View, viewed
+from schemarouter.retrieval.base import entries_of
+from schemarouter.retrieval.evidence import flow, relevance
+from schemarouter.retrieval.evidence.flow import phase_of
+from schemarouter.retrieval.typed import RELEVANCE_GROUPS, Typed, Weights, build_typed
+from schemarouter.state import ExecutionState
+from surface.loader import Surface
+
+# Weights are kept to this many decimals: more would only record rounding errors of the optimiser.
+_DECIMALS = 3
+TOP = 5
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    **RELEVANCE_GROUPS,
+    **{name: figures for name, figures in flow.GROUPS.items() if name != "relevance"},
+}
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """How strongly common weights and the deviations of phases are held towards 0."""
+
+    shared: float
+    deviation: float
+
+
+def no_weights() -> Weights:
+    """Weights of a retriever that is built for its figures alone."""
+    return Weights(
+        relevance={phase: dict.fromkeys(relevance.FEATURES, 0.0) for phase in flow.PHASES},
+        score={phase: dict.fromkeys(flow.FEATURES, 0.0) for phase in flow.PHASES},
+    )
+
+
+def folds_of(tasks: Collection[str], count: int) -> dict[str, int]:
+    """A fold for each task: by the order of the hashes of their ids, so that it depends on nothing else."""
+    ordered = sorted(set(tasks), key=lambda task: sha256(task.encode()).hexdigest())
+    return {task: place % count for place, task in enumerate(ordered)}
+
+
+class Design:
+    """Moments of a surface and the typed retriever's figures over its catalogs, in one view."""
+
+    def __init__(self, surface: Surface, catalogs: Mapping[int, Catalog], view: View) -> None:
+        self.view = view
+        self.moments: Sequence[Moment] = all_moments(surface, catalogs[min(catalogs)], view)
+        self.tasks = sorted({moment.task for moment in self.moments})
+        self.phases = [phase_of(moment.state) for moment in self.moments]
+        self.largest = max(catalogs)
+        self._typed: dict[int, Typed] = {
+            size: build_typed(entries_of(viewed(catalog, view)), weights=no_weights())
+            for size, catalog in catalogs.items()
+        }
+        self._own: dict[tuple[int, int], Floats] = {}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes of the catalogs."""
+        return sorted(self._typed)
+
+    def own(self, size: int, moment: int) -> Floats:
+        """Relevance figures at a moment, shape (n, len(relevance.FEATURES))."""
+        key = (size, moment)
+        if key not in self._own:
+            self._own[key] = self._typed[size].evidence(*self._asked(moment))[0]
+        return self._own[key]
+
+    def _asked(self, moment: int) -> tuple[str, ExecutionState]:
+        state = self.moments[moment].state
+        return state.original_query, state
+
+    def table(self, size: int, moment: int, own_weights: Floats) -> Floats:
+        """Score figures at a moment under relevance weights, shape (n, len(flow.FEATURES))."""
+        typed, state = self._typed[size], self.moments[moment].state
+        log_odds = self.own(size, moment) @ own_weights[self.phases[moment]]
+        return typed.figures(state.original_query, state, log_odds - log_odds.max())
+
+    def place(self, size: int, route: str) -> int:
+        """Where a route stands among the entries."""
+        return self._typed[size].contracts.position[route]
+
+    def fitted(self, tasks: Collection[str], penalty: Penalty, without: Collection[str] = ()) -> FittedWeights:
+        """Weights from the moments of some tasks on the largest catalog; `without` leaves kinds of evidence out.
+
+        First each entry's own relevance is fitted to which routes are still to come, then the score to which one is next.
+        """
+        size = self.largest
+        chosen = [m for m, moment in enumerate(self.moments) if moment.task in tasks]
+        own_mask, mask = _mask(relevance.FEATURES, without), _mask(flow.FEATURES, without)
+        coming = [
+            Choice(
+                self.own(size, m) * own_mask,
+                tuple(sorted({self.place(size, route) for route in self.moments[m].coming})),
+                self.phases[m],
+            )
+            for m in chosen
+        ]
+        count = len(flow.PHASES)
+        own = np.round(fit(coming, count, shared=penalty.shared, deviation=penalty.deviation), _DECIMALS) * own_mask
+        following = [
+            Choice(self.table(size, m, own) * mask, (self.place(size, self.moments[m].next_route),), self.phases[m])
+            for m in chosen
+        ]
+        score = np.round(fit(following, count, shared=penalty.shared, deviation=penalty.deviation), _DECIMALS) * mask
+        return FittedWeights(own, score)
+
+    def rank_of_next(self, size: int, moment: int, weights: FittedWeights) -> int:
+        """The rank of the next required route, from 1."""
+        scores = np.round(self.table(size, moment, weights.own) @ weights.score[self.phases[moment]], 6)
+        right = self.place(size, self.moments[moment].next_route)
+        better = scores > scores[right]
+        return int(better.sum() + (scores[:right] == scores[right]).sum()) + 1
+
+    def hits(self, size: int, tasks: Collection[str], weights: FittedWeights) -> dict[int, bool]:
+        """For every moment of some tasks whether the next required route is among the best five."""
+        return {
+            m: self.rank_of_next(size, m, weights) <= TOP
+            for m, moment in enumerate(self.moments)
+            if moment.task in tasks
+        }
+
+
+@dataclass(frozen=True)
+class FittedWeights:
+    """Relevance weights, shape (phases, len(relevance.FEATURES)), and score weights, (phases, len(flow.FEATURES))."""
+
+    own: Floats
+    score: Floats
+
+    def as_weights(self) -> Weights:
+        """The weights by name."""
+        return Weights(relevance=_named(self.own, relevance.FEATURES), score=_named(self.score, flow.FEATURES))
+
+
+def _named(table: Floats, features: Sequence[str]) -> dict[str, dict[str, float]]:
+    return {
+        phase: {name: float(value) for name, value in zip(features, row, strict=True)}
+        for phase, row in zip(flow.PHASES, table, strict=True)
+    }
+
+
+def _mask(features: Sequence[str], without: Collection[str]) -> Floats:
+    off = {figure for group in without for figure in GROUPS[group]}
+    return np.asarray([name not in off for name in features], np.float64)

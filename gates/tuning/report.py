@@ -1,0 +1,154 @@
+"""What tuning writes: everything that was tried, every fold, what was picked, and the figures out of fold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from typing import Any
+
+from gates.gate import Statistics
+from gates.intervals import Interval
+from gates.measures import BY_NAME
+from gates.tuning.arms import arms_out_of_fold
+from gates.tuning.design import GROUPS, Design, Penalty
+from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_fold, outer_folds, recall, refitted
+from preregistration.protocol import Protocol
+from schemarouter.catalog import Catalog
+from schemarouter.catalog_views import View
+from schemarouter.retrieval.typed import VIEWS, Weights
+from surface.loader import LANGUAGES, Surface
+
+_ARM, _OTHER = "SR-5-STATE-AWARE", "SR-PROGRESSIVE-STATIC"
+_ROUNDED = 6
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much is tried: the grid, folds outside and inside, and whether kinds of evidence are switched off in turn."""
+
+    grid: tuple[Penalty, ...] = GRID
+    outer: int = OUTER
+    inner: int = INNER
+    ablation: bool = True
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The weights picked for each view, and the whole record of how."""
+
+    weights: Mapping[str, Weights]
+    record: Mapping[str, Any]
+
+
+def tune(
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, *, workers: int
+) -> Tuned:
+    """Choose weights for both views; the same input gives the same bytes, whatever the number of workers."""
+    work = partial(_tune_view, protocol, surface, dict(catalogs), extent)
+    if workers > 1:
+        with ProcessPoolExecutor(min(workers, len(VIEWS)), mp_context=get_context("spawn")) as pool:
+            found = list(pool.map(work, VIEWS))
+    else:
+        found = [work(view) for view in VIEWS]
+    record = {
+        "schema_version": 1,
+        "surface": surface.fingerprint,
+        "catalogs": {str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
+        "tasks": len(surface.tasks),
+        "grid": [asdict(penalty) for penalty in extent.grid],
+        "folds": {"outer": extent.outer, "inner": extent.inner},
+        "views": {view: told for view, (_, told) in zip(VIEWS, found, strict=True)},
+    }
+    return Tuned({view: weights for view, (weights, _) in zip(VIEWS, found, strict=True)}, record)
+
+
+def _tune_view(
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, view: View
+) -> tuple[Weights, dict[str, Any]]:
+    design = Design(surface, catalogs, view)
+    folds = outer_folds(design, extent.grid, extent.outer, extent.inner)
+    tried, picked = choose(design, design.tasks, extent.grid, extent.outer)
+    weights = design.fitted(design.tasks, picked).as_weights()
+    told: dict[str, Any] = {
+        "folds": [_fold(fold, design) for fold in folds],
+        "tried_on_all": [_tried(item) for item in tried],
+        "picked": asdict(picked),
+        "out_of_fold": _figures(design, folds),
+        "arms_out_of_fold": _arms(protocol, surface, catalogs, folds, view),
+    }
+    if extent.ablation:
+        told["without"] = {
+            group: _figures(design, refitted(design, folds, [group]), languages=False) for group in GROUPS
+        }
+    return weights, told
+
+
+def _tried(item: Tried) -> dict[str, Any]:
+    return {**asdict(item.penalty), "hits": item.hits, "moments": item.moments}
+
+
+def _fold(fold: Fold, design: Design) -> dict[str, Any]:
+    hits = design.hits(design.largest, fold.tasks, fold.weights)
+    return {
+        "tasks": list(fold.tasks),
+        "tried": [_tried(item) for item in fold.tried],
+        "picked": asdict(fold.picked),
+        "hits": sum(hits.values()),
+        "moments": len(hits),
+    }
+
+
+def _figures(design: Design, folds: Sequence[Fold], *, languages: bool = True) -> dict[str, Any]:
+    """Recall@5 of the next required route at every moment of the plans, by size, phase and language."""
+    told: dict[str, Any] = {}
+    for size, hits in out_of_fold(design, folds).items():
+        told[str(size)] = {}
+        for name, opening in (("opening", True), ("later", False)):
+            rows = {"all": recall(design, hits, opening=opening)}
+            if languages:
+                rows |= {language: recall(design, hits, opening=opening, language=language) for language in LANGUAGES}
+            told[str(size)][name] = {
+                key: {"hits": row.hits, "moments": row.moments, **_interval(row.interval)} for key, row in rows.items()
+            }
+    return told
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    ends = [None if end is None else round(end, _ROUNDED) for end in (interval.low, interval.high)]
+    return {"interval": ends, "method": interval.method}
+
+
+def _arms(
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
+) -> dict[str, Any]:
+    """Recall of the state-aware arm and recovery against the progressive one, in the experiment's own loop."""
+    rows = arms_out_of_fold(protocol, surface, catalogs, folds, view)
+    statistics = Statistics(
+        {task.prompt.id: surface.cell(task.prompt.id) for task in surface.tasks}, protocol.statistics
+    )
+    groups = {"all": rows}
+    groups |= {f"catalog {size}": [row for row in rows if row.catalog == size] for size in catalogs}
+    groups |= {name: [r for r in rows if surface.prompt(r.task).language == name] for name in LANGUAGES}
+    told: dict[str, Any] = {}
+    for name, chosen in groups.items():
+        aware = [row for row in chosen if row.condition == _ARM]
+        other = [row for row in chosen if row.condition == _OTHER]
+        difference = statistics.of_difference(aware, other, BY_NAME["initial_miss_recovery"])["rao_wu"]
+        told[name] = {
+            measure: {
+                arm: _share(statistics, arm_rows, measure)
+                for arm, arm_rows in (("state_aware", aware), ("progressive", other))
+            }
+            for measure in ("task_pass", "next_required_recall", "initial_miss_recovery")
+        }
+        told[name]["recovery_difference"] = _interval(difference)
+    return told
+
+
+def _share(statistics: Statistics, rows: list[Any], measure: str) -> dict[str, Any]:
+    numerator, denominator = statistics.sums(rows, BY_NAME[measure])
+    interval = statistics.of_measure(rows, BY_NAME[measure])["logit_t"]
+    return {"numerator": int(numerator.sum()), "denominator": int(denominator.sum()), **_interval(interval)}

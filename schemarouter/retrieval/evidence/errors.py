@@ -1,0 +1,81 @@
+"""What an error class calls for: the same call again, or another capability that takes the cause away.
+
+Error classes are names such as ``record_locked``. The words of transient ones are those of HTTP (408, 429, 502 to 504) and
+gRPC (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED) and their everyday relatives. The cures are the verbs with which
+API references name the way out of a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from schemarouter.retrieval.evidence.words import stem
+
+_TRANSIENT_WORDS = """
+    timeout busy unavailable throttled overloaded temporary temporarily retry transient interrupted reset congestion backoff
+    deadlock outage rate
+"""
+_TRANSIENT = frozenset(stem(word) for word in _TRANSIENT_WORDS.split())
+_CURES: Mapping[str, str] = {
+    "expired": "renew refresh reissue extend request issue qualify",
+    "lease": "renew",
+    "session": "renew refresh",
+    "token": "renew refresh",
+    "locked": "unlock release request",
+    "lock": "unlock release",
+    "hold": "release lift approve",
+    "held": "release lift",
+    "blocked": "unblock release lift clear",
+    "quota": "switch raise increase region free",
+    "exceeded": "switch raise increase",
+    "limit": "switch raise increase",
+    "full": "switch raise free",
+    "stale": "current latest",
+    "revision": "current latest",
+    "conflict": "current latest",
+    "outdated": "current latest",
+    "superseded": "current latest reissue qualify",
+    "mismatch": "current convert",
+    "unit": "convert",
+    "consent": "record consent capture",
+    "missing": "record request create register",
+    "required": "record request grant approve confirm",
+    "approval": "approve request",
+    "denied": "grant request",
+    "access": "grant request",
+    "forbidden": "grant request",
+    "permission": "grant request",
+    "unauthorized": "grant renew",
+    "overdue": "start schedule calibration pay settle",
+    "calibration": "start calibration",
+    "suspended": "reinstate resume reactivate lift",
+    "inactive": "reactivate activate",
+    "closed": "reopen",
+    "cancelled": "reinstate reopen",
+    "offline": "restart switch wake",
+    "asleep": "wake",
+    "insufficient": "top reserve release",
+    "unverified": "verify",
+    "verification": "verify",
+    "address": "verify",
+    "duplicate": "merge find",
+    "maintenance": "switch",
+    "unqualified": "qualify",
+    "credit": "release credit hold",
+}
+_CURE_STEMS = {stem(word): tuple(stem(cure) for cure in cures.split()) for word, cures in _CURES.items()}
+
+
+def is_transient(error_class: str) -> bool:
+    """Whether the same call may simply work the next time."""
+    return any(stem(word) in _TRANSIENT for word in error_class.split("_"))
+
+
+def error_stems(error_class: str) -> dict[str, float]:
+    """The stems of an error class, each of weight 1."""
+    return {stem(word): 1.0 for word in error_class.split("_") if word}
+
+
+def cure_stems(error_class: str) -> dict[str, float]:
+    """The stems of the verbs that cure it, each of weight 1; empty for a class that says nothing known."""
+    return {cure: 1.0 for word in error_class.split("_") for cure in _CURE_STEMS.get(stem(word), ())}

@@ -1,0 +1,244 @@
+"""What the observed state says about each entry: what it lacks, what it supplies, what it takes up, what failed and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemarouter.retrieval.evidence.contracts import Bools, Contracts, Floats, Ints
+from schemarouter.retrieval.evidence.errors import cure_stems, error_stems, is_transient
+from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
+from schemarouter.state import ExecutionState
+
+# Kind of evidence -> its figures. What is switched off in an ablation, and how an explanation is grouped.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "relevance": ("relevance",),
+    "needs": ("ready", "one_missing", "more_missing", "missing_unnamed"),
+    "supply": ("gives_missing", "gives_missing_here", "gives_missing_log", "gives_missing_fitting"),
+    "flow": (
+        "takes_observed", "takes_latest", "takes_unused", "takes_unused_relevant", "unused_share", "quantity_of_latest",
+        "quantity_of_latest_relevant", "meaning_of_latest", "fields_observed", "same_provider", "latest_provider",
+    ),
+    "conversion": ("converts", "converts_latest", "unit_unmet"),
+    "history": ("finished", "finished_relevant"),
+    "error": (
+        "retry", "failed", "resumed", "error_words", "cure_words", "error_words_here", "cure_words_here",
+        "shares_identifier",
+    ),
+    "effect": ("writes", "destroys"),
+}  # fmt: skip
+FEATURES: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
+PLACE = {name: place for place, name in enumerate(FEATURES)}
+PHASES: tuple[str, ...] = ("opening", "after_success", "after_failure")
+_FAILED = ("error", "blocked")
+# Relevance is a logarithm of odds against the best entry; below this it says no more.
+_LEAST_RELEVANCE = -10.0
+_LEAST_SUPPLY = 0.01
+
+
+@dataclass(frozen=True)
+class History:
+    """Which entries have run: `finished` gave their outputs, `pending` failed and still stand out, `latest` ran last."""
+
+    finished: Bools
+    pending: Bools
+    latest: int | None
+    executed: Ints
+
+    @classmethod
+    def of(cls, state: ExecutionState, contracts: Contracts) -> History:
+        """Read off a state. A route whose registered outputs were not all observed has failed."""
+        finished = np.zeros(contracts.size, np.bool_)
+        pending = np.zeros(contracts.size, np.bool_)
+        fields = frozenset(state.observation_field_names)
+        places = [contracts.position[r] for r in state.executed_registered_route_ids if r in contracts.position]
+        for place in places:
+            outputs = contracts.outputs[place]
+            unknown = not outputs and place == places[-1] and state.last_execution_status in _FAILED
+            done = outputs <= fields and not unknown
+            finished[place], pending[place] = done, not done
+        return cls(finished, pending, places[-1] if places else None, np.asarray(places, np.int64))
+
+
+def phase_of(state: ExecutionState) -> int:
+    """Which phase of `PHASES` a state is in."""
+    if state.last_execution_status in _FAILED:
+        return 2
+    return 1 if state.executed_registered_route_ids else 0
+
+
+class Flow:
+    """Computes the figures of `FEATURES` for every entry of `contracts`."""
+
+    def __init__(self, contracts: Contracts, relevance: Relevance) -> None:
+        self._c = contracts
+        self._relevance = relevance
+
+    def features(self, state: ExecutionState, query: QueryEvidence, history: History, log_odds: Floats) -> Floats:
+        """Shape (n, len(FEATURES)). `log_odds` is each entry's own relevance, 0 for the best."""
+        c = self._c
+        table = np.zeros((c.size, len(FEATURES)))
+        odds = np.exp(log_odds)
+        goal = np.where(history.finished, 0.0, odds)
+        goal[history.pending] = 1.0
+        table[:, PLACE["relevance"]] = np.maximum(log_odds, _LEAST_RELEVANCE)
+        table[:, PLACE["writes"]] = ~c.read
+        table[:, PLACE["destroys"]] = c.destructive
+        have = self._have(state, history)
+        ready = self._needs(table, query, have)
+        self._supply(table, query, history, goal)
+        if history.executed.size:
+            self._takes(table, state, history, have, ready, odds)
+            self._conversion(table, state, history, goal)
+            self._history(table, state, history, odds, ready)
+        return table
+
+    def _have(self, state: ExecutionState, history: History) -> Floats:
+        """How many identifiers of each kind were observed: one where it was seen, more where more entries gave it."""
+        c = self._c
+        seen = np.zeros(len(c.kinds))
+        for name in (*state.observation_semantic_ids, *state.observation_field_names):
+            if name in c.kind_place:
+                seen[c.kind_place[name]] = 1.0
+            for longer in c.suffixes.get(name, ()):
+                seen[c.kind_place[longer]] = 1.0
+        done = history.finished[c.gives.entry]
+        given = np.bincount(c.gives.what[done], minlength=len(c.kinds))
+        return np.where(seen > 0, np.maximum(given, 1.0), 0.0)
+
+    def _needs(self, table: Floats, query: QueryEvidence, have: Floats) -> Bools:
+        c = self._c
+        what = c.needs.what
+        self._missing = np.maximum(c.needs.weight - have[what] - query.literal_kinds[what], 0.0)
+        lacking = c.needs.total(self._missing, c.size)
+        ready: Bools = np.asarray(lacking == 0)
+        table[:, PLACE["ready"]] = ready
+        table[:, PLACE["one_missing"]] = lacking == 1
+        table[:, PLACE["more_missing"]] = lacking > 1
+        if not query.has_literal:
+            table[:, PLACE["missing_unnamed"]] = ~ready
+        return ready
+
+    def _supply(self, table: Floats, query: QueryEvidence, history: History, goal: Floats) -> None:
+        """Who gives an identifier that a likely route lacks; whoever lacks that kind too gives nothing."""
+        c = self._c
+        if not len(c.needs.entry) or not len(c.gives.entry):
+            table[:, PLACE["gives_missing_log"]] = 0.0
+            return
+        wanted = goal[c.needs.entry] * (self._missing > 0)
+        by_kind = np.zeros(len(c.kinds))
+        np.maximum.at(by_kind, c.needs.what, wanted)
+        by_pair = np.zeros(c.pairs)
+        np.maximum.at(by_pair, self._c.need_pair, wanted)
+        free = np.where(c.give_own_need >= 0, self._missing[c.give_own_need] == 0, True)
+        open_ = ~(history.finished | history.pending)[c.gives.entry]
+        weight = c.gives.weight * free * open_
+        anywhere = c.gives.most(weight * by_kind[c.gives.what], c.size)
+        here = c.gives.most(weight * np.where(c.give_pair >= 0, by_pair[c.give_pair], 0.0), c.size)
+        table[:, PLACE["gives_missing"]] = anywhere
+        table[:, PLACE["gives_missing_here"]] = here
+        table[:, PLACE["gives_missing_log"]] = np.log((anywhere + _LEAST_SUPPLY) / _LEAST_SUPPLY)
+        table[:, PLACE["gives_missing_fitting"]] = anywhere * query.whole[:, 3]
+
+    def _takes(
+        self, table: Floats, state: ExecutionState, history: History, have: Floats, ready: Bools, odds: Floats
+    ) -> None:
+        """Who takes up what was observed, what came last, and what nobody has taken up yet."""
+        c = self._c
+        root = np.sqrt(odds)
+        given = np.zeros(len(c.kinds), np.bool_)
+        used = np.zeros(len(c.kinds), np.bool_)
+        given[c.gives.what[history.finished[c.gives.entry]]] = True
+        ran = history.finished | history.pending
+        used[c.needs.what[ran[c.needs.entry]]] = True
+        unused = given & ~used
+        table[:, PLACE["takes_observed"]] = ready & (c.needs.most((have[c.needs.what] > 0), c.size) > 0)
+        share = c.needs.total(unused[c.needs.what], c.size)
+        table[:, PLACE["takes_unused"]] = ready & (share > 0)
+        table[:, PLACE["takes_unused_relevant"]] = table[:, PLACE["takes_unused"]] * root
+        table[:, PLACE["unused_share"]] = ready * share / max(int(unused.sum()), 1)
+        known = np.zeros(len(c.field_place) or 1, np.bool_)
+        known[[c.field_place[name] for name in state.observation_field_names if name in c.field_place]] = True
+        fields = c.required_fields
+        table[:, PLACE["fields_observed"]] = fields.total(known[fields.what], c.size) / c.required_count
+        table[:, PLACE["same_provider"]] = np.isin(c.provider, c.provider[history.executed])
+        latest = history.latest
+        if latest is None:
+            return
+        table[:, PLACE["latest_provider"]] = c.provider == c.provider[latest]
+        if history.finished[latest]:
+            self._takes_latest(table, latest, ready, root)
+
+    def _takes_latest(self, table: Floats, latest: int, ready: Bools, root: Floats) -> None:
+        c = self._c
+        kinds = np.zeros(len(c.kinds), np.bool_)
+        kinds[c.gives.what[c.gives.entry == latest]] = True
+        table[:, PLACE["takes_latest"]] = ready & (c.needs.most(kinds[c.needs.what], c.size) > 0)
+        quantities = np.zeros(len(c.quantities) or 1, np.bool_)
+        quantities[c.gives_quantity.what[c.gives_quantity.entry == latest]] = True
+        takes = c.takes_quantity.most(quantities[c.takes_quantity.what], c.size)
+        table[:, PLACE["quantity_of_latest"]] = takes
+        table[:, PLACE["quantity_of_latest_relevant"]] = takes * root
+        meanings = np.zeros(c.meanings or 1, np.bool_)
+        meanings[c.meanings_given.get(latest, [])] = True
+        found = c.takes_meaning.total(meanings[c.takes_meaning.what], c.size)
+        table[:, PLACE["meaning_of_latest"]] = found / c.meanings_taken
+
+    def _conversion(self, table: Floats, state: ExecutionState, history: History, goal: Floats) -> None:
+        """Who turns an observed unit into one that a likely route asks for."""
+        c = self._c
+        dimensions, units = frozenset(state.observation_dimensions), frozenset(state.observation_units)
+        if not dimensions:
+            return
+        unmet = np.asarray([d in dimensions and bool(u) and u not in units for d, u in c.quantities], np.bool_)
+        takes, gives = c.takes_quantity, c.gives_quantity
+        asks = unmet[takes.what] & ~c.converter[takes.entry] & ~history.finished[takes.entry]
+        table[takes.entry[asks], PLACE["unit_unmet"]] = 1.0
+        wanted = np.zeros(len(c.quantities) or 1)
+        np.maximum.at(wanted, takes.what[asks], goal[takes.entry[asks]])
+        able = np.zeros(c.size, np.bool_)
+        able[[place for place, sources in c.source_units.items() if sources & units]] = True
+        helps = able[gives.entry] & ~history.finished[gives.entry]
+        found = gives.most(np.where(helps, np.sqrt(wanted[gives.what]), 0.0), c.size)
+        table[:, PLACE["converts"]] = found
+        latest = history.latest
+        if latest is not None:
+            given = gives.what[gives.entry == latest]
+            recent = {c.quantities[q][0] for q in given}
+            fresh = np.asarray([d in recent for d, _ in c.quantities], np.bool_)
+            table[:, PLACE["converts_latest"]] = gives.most(
+                np.where(helps & fresh[gives.what], np.sqrt(wanted[gives.what]), 0.0), c.size
+            )
+
+    def _history(self, table: Floats, state: ExecutionState, history: History, odds: Floats, ready: Bools) -> None:
+        """What has run, and what a failure calls for."""
+        table[:, PLACE["finished"]] = history.finished
+        table[:, PLACE["finished_relevant"]] = history.finished * odds
+        if state.last_execution_status not in _FAILED:
+            table[:, PLACE["resumed"]] = history.pending
+            return
+        if state.last_error_class is None:
+            return
+        if is_transient(state.last_error_class):
+            table[:, PLACE["retry"]] = history.pending
+            return
+        table[:, PLACE["failed"]] = history.pending
+        self._cures(table, state.last_error_class, history, ready)
+
+    def _cures(self, table: Floats, error_class: str, history: History, ready: Bools) -> None:
+        c = self._c
+        free = ~(history.finished | history.pending)
+        failed = [int(place) for place in history.executed if history.pending[place]]
+        place = failed[-1] if failed else int(history.executed[-1])
+        here = c.provider == c.provider[place]
+        error = self._relevance.error_words(error_stems(error_class)) * free
+        cure = self._relevance.error_words(cure_stems(error_class)) * free
+        table[:, PLACE["error_words"]] = error
+        table[:, PLACE["cure_words"]] = np.sqrt(error * cure)
+        table[:, PLACE["error_words_here"]] = error * here
+        table[:, PLACE["cure_words_here"]] = cure * here
+        kinds = np.zeros(len(c.kinds), np.bool_)
+        kinds[c.needs.what[c.needs.entry == place]] = True
+        shares = c.needs.most(kinds[c.needs.what], c.size) > 0
+        table[:, PLACE["shares_identifier"]] = shares & free & ready

@@ -1,0 +1,35 @@
+"""English content words by their stems (Snowball), the common ground of requests and API references."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import snowballstemmer
+
+from schemarouter.retrieval.language import FUNCTION_WORDS
+from schemarouter.retrieval.text import tokenize
+
+_STEMMER = snowballstemmer.stemmer("english")
+_LETTERS = re.compile(r"[a-z]{2,}")
+# Function words of English beyond those that tell the language, and verbs that choose no tool.
+_ENGLISH = """
+    or with by from are be its as which what when who how one each every per not no any all into than then so if but has have
+    had was were will may must does do did been being their them they you us he she his her there here also only once still
+    yet already such other more most about after before over under up out off same these those where while get gets use used
+    using give gives gave return returns please want need needs let make made
+"""
+_STOP = FUNCTION_WORDS["en"] | frozenset(_ENGLISH.split())
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """The Snowball (English) stem of a case-folded word."""
+    found: str = _STEMMER.stemWord(word)
+    return found
+
+
+def content_stems(text: str, language: str = "en") -> list[str]:
+    """Stems of the Latin content words of a text, in order; function words of its language carry nothing."""
+    skip = _STOP | FUNCTION_WORDS.get(language, frozenset())
+    return [stem(token) for token in tokenize(text) if token not in skip and _LETTERS.search(token)]

@@ -1,0 +1,203 @@
+"""The typed state-aware retriever: what an entry needs and gives, against what the request says and what was observed.
+
+A score is linear in the figures of `evidence.flow`, one of which, an entry's own relevance, is itself linear in those of
+`evidence.relevance`; so every score can be told apart into what each kind of evidence gave (`Ranking.parts`). The weights
+are conditional-logit estimates (McFadden 1974) from the development tasks, for catalogs with and without registered
+meanings; `schemarouter tune` makes the file.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from schemarouter.catalog import read_model
+from schemarouter.catalog_views import View
+from schemarouter.errors import SchemaRouterError
+from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
+from schemarouter.retrieval.bm25 import top_k
+from schemarouter.retrieval.dense import ENCODERS, shared_encoder
+from schemarouter.retrieval.evidence import flow, relevance
+from schemarouter.retrieval.evidence.bridge import Bridge, shared_bridge
+from schemarouter.retrieval.evidence.contracts import Contracts, Floats
+from schemarouter.retrieval.evidence.flow import Flow, History, phase_of
+from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
+from schemarouter.retrieval.spec import Declaration, Option
+from schemarouter.retrieval.vectors import Encoder, QueryVectors
+from schemarouter.state import MARKER, ExecutionState, parse_retrieval_query
+
+WEIGHTS_FILE = Path(__file__).with_name("typed_weights.json")
+VIEWS: tuple[View, ...] = get_args(View)
+# Scores are rounded before they are ordered, so that the last bits of a BLAS cannot reorder ties.
+_DECIMALS = 6
+_KEPT_QUERIES = 4096
+DECLARATION = Declaration(
+    name="typed",
+    summary="contracts against the observed state, with words and meaning of the request",
+    options={"model": Option(str, "use-m3", suggestions=tuple(ENCODERS))},
+)
+
+
+class WeightsError(SchemaRouterError):
+    """A weights file that does not fit the figures of this code."""
+
+
+class Weights(BaseModel):
+    """Weights by phase and figure: `relevance` over `relevance.FEATURES`, `score` over `flow.FEATURES`."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    relevance: dict[str, dict[str, float]]
+    score: dict[str, dict[str, float]]
+
+    def table(self, which: str, features: Sequence[str]) -> Floats:
+        """Weights as an array, shape (len(PHASES), len(features)). Raises WeightsError where a name is missing."""
+        by_phase: Mapping[str, Mapping[str, float]] = getattr(self, which)
+        try:
+            return np.asarray([[by_phase[phase][name] for name in features] for phase in flow.PHASES], np.float64)
+        except KeyError as error:
+            raise WeightsError(
+                f"{WEIGHTS_FILE.name}: {which} has no weight {error}; make it anew: schemarouter tune."
+            ) from None
+
+
+class WeightsFile(BaseModel):
+    """The weights of both kinds of catalogs."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    views: dict[str, Weights]
+
+
+@cache
+def packaged_weights() -> WeightsFile:
+    """The weights of the package, read once a process."""
+    return read_model(WEIGHTS_FILE, WeightsFile, WeightsError)
+
+
+def view_of(entries: Sequence[Entry]) -> View:
+    """``full`` where any contract registers a meaning or a unit, else ``names-only``."""
+    contracts = [entry.capability for entry in entries if entry.capability is not None]
+    fields = (field for item in contracts for field in (*item.parameters, *item.outputs))
+    return VIEWS[0] if any(field.semantic_id or field.unit for field in fields) else VIEWS[1]
+
+
+class Typed:
+    """Ranks every entry for a rendered state, or for a query before anything was observed."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        *,
+        encoder: Encoder,
+        queries: QueryVectors,
+        bridge: Bridge,
+        weights: Weights,
+    ) -> None:
+        ordered = sorted(entries, key=lambda entry: entry.id)
+        self.ids = [entry.id for entry in ordered]
+        self.contracts = Contracts(ordered)
+        self._relevance = Relevance(ordered, self.contracts, bridge, encoder, queries)
+        self._flow = Flow(self.contracts, self._relevance)
+        self._own = weights.table("relevance", relevance.FEATURES)
+        self._score = weights.table("score", flow.FEATURES)
+        self._read: OrderedDict[str, QueryEvidence] = OrderedDict()
+
+    def rank(self, query: str, *, k: int) -> Ranking:
+        """Return the best `k` entries; an empty query or an empty catalog has no ranking."""
+        request, state = read_query(query)
+        if not request.strip() or not self.ids:
+            why = "the query is empty" if self.ids else "there are no entries"
+            return Ranking((), (Stage("typed", 0, why),))
+        own, table, phase = self.evidence(request, state)
+        log_odds = table[:, 0]
+        gains = table * self._score[phase]
+        scores = np.round(gains.sum(axis=1), _DECIMALS)
+        chosen = top_k(scores, k)
+        items = tuple((self.ids[place], float(scores[place])) for place in chosen)
+        parts = {
+            self.ids[place]: self._parts(own[place], gains[place], float(log_odds[place]), phase) for place in chosen
+        }
+        note = silence(items, k, len(self.ids))
+        return Ranking(items, (Stage("typed", len(items), note),), self._tokens(request, state), parts)
+
+    def evidence(self, request: str, state: ExecutionState) -> tuple[Floats, Floats, int]:
+        """The figures of every entry: `relevance.FEATURES`, `flow.FEATURES`, and the phase of the state."""
+        phase = phase_of(state)
+        history = History.of(state, self.contracts)
+        read = self._query(request)
+        own = read.features(history.finished)
+        log_odds = own @ self._own[phase]
+        return own, self._flow.features(state, read, history, log_odds - log_odds.max()), phase
+
+    def figures(self, request: str, state: ExecutionState, log_odds: Floats) -> Floats:
+        """`flow.FEATURES` of every entry for given relevances (logarithms of odds, 0 for the best)."""
+        return self._flow.features(state, self._query(request), History.of(state, self.contracts), log_odds)
+
+    def _tokens(self, request: str, state: ExecutionState) -> int:
+        """What the encoder read: the request and its clauses when a task opens, nothing afterwards."""
+        return 0 if state.executed_registered_route_ids else self._query(request).tokens
+
+    def _query(self, query: str) -> QueryEvidence:
+        known = self._read.get(query)
+        if known is None:
+            known = self._relevance.read(query)
+            self._read[query] = known
+            if len(self._read) > _KEPT_QUERIES:
+                self._read.popitem(last=False)
+        return known
+
+    def _parts(self, own: Floats, gains: Floats, log_odds: float, phase: int) -> dict[str, float]:
+        """What each kind of evidence gave; the relevance of an entry is told apart into its own kinds."""
+        parts = {
+            group: float(sum(gains[flow.PLACE[name]] for name in names))
+            for group, names in flow.GROUPS.items()
+            if group != "relevance"
+        }
+        scale = float(self._score[phase, flow.PLACE["relevance"]])
+        told = own * self._own[phase] * scale
+        for group, names in RELEVANCE_GROUPS.items():
+            parts[group] = float(sum(told[relevance.FEATURES.index(name)] for name in names))
+        # Relevance is measured against the best entry, which is the same number for all of them.
+        parts["against the best"] = log_odds * scale - float(told.sum())
+        return parts
+
+
+RELEVANCE_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "words": ("words_whole", "words_clause", "words_left", "operation", "both_left", "first_left"),
+    "meaning": ("meaning_whole", "meaning_clause", "meaning_left"),
+    "provider": ("provider_words", "provider_meaning"),
+    "literals": ("literal",),
+}
+
+
+def read_query(query: str) -> tuple[str, ExecutionState]:
+    """The request and the state of a rendered query; any other text is a request before anything was observed."""
+    if MARKER in query:
+        try:
+            state = parse_retrieval_query(query)
+        except SchemaRouterError:
+            return query, _NOTHING_OBSERVED
+        return state.original_query, state
+    return query, _NOTHING_OBSERVED
+
+
+_NOTHING_OBSERVED = ExecutionState.start("")
+
+
+def build_typed(entries: Sequence[Entry], *, model: str = "use-m3", weights: Weights | None = None) -> Typed:
+    """Build over entries; `weights` replaces the packaged ones."""
+    encoder, queries = shared_encoder(model)
+    chosen = weights or packaged_weights().views[view_of(entries)]
+    return Typed(entries, encoder=encoder, queries=queries, bridge=shared_bridge(), weights=chosen)
+
+
+def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> Typed:
+    """Build from a spec's values."""
+    return build_typed(entries, model=str(values["model"]))

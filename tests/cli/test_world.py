@@ -1,0 +1,118 @@
+"""Where a run comes from: commit, changes and the fingerprint of the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from preregistration.lock import FILES
+from schemarouter.cli import world
+from schemarouter.cli.render import code_text, points
+from schemarouter.errors import InvalidRunError
+
+read_anew = world.code_fingerprint.__wrapped__
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A small checkout with a file in each package."""
+    for package in world.CODE:
+        (tmp_path / package / "inner").mkdir(parents=True)
+        (tmp_path / package / "inner" / "code.py").write_text(f"NAME = {package!r}\n")
+    (tmp_path / "preregistration" / "protocol-v1.json").write_text("{}")
+    return tmp_path
+
+
+Change = Callable[[Path], object]
+CHANGES: dict[str, Change] = {
+    "code": lambda root: (root / "schemarouter" / "inner" / "code.py").write_text("NAME = 'other'\n"),
+    "white space": lambda root: (root / "gates" / "inner" / "code.py").write_text("NAME = 'gates'\n\n"),
+    "data": lambda root: (root / "preregistration" / "protocol-v1.json").write_text("[]"),
+    "new code": lambda root: (root / "surface" / "more.py").write_text(""),
+    "new data": lambda root: (root / "schemarouter" / "inner" / "words.json").write_text("{}"),
+    "gone": lambda root: (root / "conditions" / "inner" / "code.py").unlink(),
+    "renamed": lambda root: (root / "conditions" / "inner" / "code.py").rename(root / "conditions" / "code.py"),
+}
+HARMLESS: dict[str, tuple[str, ...]] = {
+    "bytecode": ("gates", "__pycache__", "code.cpython-311.pyc"),
+    "notes": ("surface", "README.md"),
+    "hidden": ("schemarouter", ".code.py.swp"),
+    "hidden folder": ("schemarouter", ".cache", "x.json"),
+    "development lock": ("preregistration", "development.lock.json"),
+    "frozen lock": ("preregistration", "lock.json"),
+    "results": ("preregistration", "results", "verdict.json"),
+    "tests": ("tests", "test_x.py"),
+    "top": ("setup.py",),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_whatever_changes_code_or_data_changes_the_fingerprint(name: str, root: Path) -> None:
+    before = read_anew(root)
+    CHANGES[name](root)
+    assert read_anew(root) != before
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_neither_code_nor_data_changes_nothing(name: str, root: Path) -> None:
+    before = read_anew(root)
+    path = root.joinpath(*HARMLESS[name])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    assert read_anew(root) == before
+
+
+def test_where_the_code_lies_changes_nothing(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "deep"
+    before = read_anew(root)
+    root.rename(elsewhere)
+    assert read_anew(elsewhere) == before
+    elsewhere.rename(root)
+
+
+def test_a_file_that_cannot_be_read_is_one_message(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refusing)
+    with pytest.raises(InvalidRunError, match=r"code\.py: cannot be read \(Permission denied\)"):
+        read_anew(root)
+
+
+def test_the_code_of_this_program_is_all_of_it() -> None:
+    named = {*world._code_files(world.ROOT)}
+    assert {"conditions/lock.py", "schemarouter/cli/world.py", "preregistration/lock.py"} <= named
+    assert any(name.startswith("surface/catalog/") for name in named)
+    assert named.isdisjoint(f"preregistration/{name}" for name in FILES.values())
+    assert world.provenance()["code"] == world.code_fingerprint(world.ROOT)
+
+
+def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"rev-parse": str(world.ROOT)}
+    monkeypatch.setattr(world, "_git", lambda *arguments: answers.get(arguments[0]))
+    assert world.provenance()["dirty"] is None
+
+
+@pytest.mark.parametrize(
+    ("provenance", "told"),
+    [
+        (
+            {"commit": "a" * 40, "dirty": False, "code": "b" * 64},
+            "commit aaaaaaaaaaaa, no uncommitted changes, SHA-256 bbbbbbbbbbbb.",
+        ),
+        ({"commit": "a" * 40, "dirty": True}, "commit aaaaaaaaaaaa, uncommitted changes, SHA-256 unknown."),
+        ({"commit": ["[/x]"], "dirty": {}}, "commit ['[/x]'], changes unknown, SHA-256 unknown."),
+        ({}, "commit unknown, changes unknown, SHA-256 unknown."),
+    ],
+)  # fmt: skip
+def test_the_code_of_a_run_is_told_in_a_line(provenance: dict[str, object], told: str) -> None:
+    assert code_text(provenance) == f"Code of the run: {told}"
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(None, "undefined"), (-0.0271, "-2.7 percentage points"), (0.5, "+50.0 percentage points")]
+)
+def test_a_difference_of_rates_is_told_in_points(value: float | None, told: str) -> None:
+    assert points(value) == told
