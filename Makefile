@@ -27,7 +27,7 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 lock: .venv/.base
-	$(BIN)/schemarouter lock
+	$(BIN)/schemarouter lock write
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks $(BENCH)

@@ -19,7 +19,7 @@ def dense_rows(size: int, effort: Effort, queries: int) -> list[Row]:
     """Single queries over `size` random unit vectors. Raises SchemaRouterError when rankings differ."""
     vectors = unit_vectors(size, size)
     asked = list(unit_vectors(queries, 0).astype(np.float64))
-    search: Build[Any] = build(lambda: ExactSearch(vectors))
+    search: Build[Any] = build(lambda: ExactSearch(vectors.copy()))
     plain: Build[Any] = build(lambda: vectors.astype(np.float64))
     whole: Build[Any] = build(vectors.copy)
 

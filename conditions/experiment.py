@@ -26,6 +26,7 @@ from conditions.store import (
     shard_name,
     write_whole,
 )
+from preregistration.lock import scoring_refusal
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import Action, Agent, Guide, View
 from schemarouter.agents.registry import build_agent, resolve
@@ -167,6 +168,8 @@ class OpeningRankings:
         return known
 
 
+# Ranks by nothing that is locked; wall times of the grid are taken with it, and no record is kept.
+TIMING_RETRIEVER = "random(seed=1)"
 AgentFactory = Callable[[Guide], Agent]
 
 
@@ -219,8 +222,17 @@ class Runner:
             self._retrievers[size] = OpeningRankings(build_retriever(self._retriever_spec, self._catalogs[size]))
         return self._retrievers[size]
 
+    def _refuse_unscorable(self, unit: Unit) -> None:
+        """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
+        if str(self._retriever_spec) == TIMING_RETRIEVER:
+            return
+        reason = scoring_refusal(self._surface.name, (unit.condition,))
+        if reason:
+            raise InvalidRunError(reason)
+
     def run(self, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
         """Run one episode to its end."""
+        self._refuse_unscorable(unit)
         prompt, key = self._surface.prompt(unit.task), self._surface.key(unit.task)
         catalog = self._catalogs[unit.catalog]
         environment = Environment(key, catalog, seed_text=prompt.id)

@@ -13,6 +13,7 @@ from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.identity import fingerprint
 
 FOLDER = Path(__file__).resolve().parent
+RESULTS = FOLDER / "results"
 FILES = {"development": "development-v1.json", "frozen": "corrective-reretrieval-v1.json"}
 
 

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from schemarouter.cli import judge, listing, lookup, running, tuning, verifying
+from schemarouter.cli import judge, listing, locking, lookup, running, tuning, verifying
 from schemarouter.errors import EXIT_INTERRUPTED, EXIT_PASS, SchemaRouterError
 
 app = typer.Typer(
@@ -18,12 +18,13 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command("verify")(verifying.verify)
-app.command("lock")(verifying.lock)
+app.add_typer(locking.app, name="lock")
 app.add_typer(listing.app, name="list")
 app.command("run")(running.run)
 app.command("status")(running.status)
 app.command("aggregate")(judge.aggregate)
 app.command("gate")(judge.gate)
+app.command("reproduce")(judge.reproduce)
 app.command("show")(judge.show)
 app.command("tune")(tuning.tune)
 app.command("retrieve")(lookup.retrieve)

@@ -12,20 +12,19 @@ from schemarouter.cli.common import print_json, print_stamp
 from schemarouter.errors import EXIT_GATE_FAILED, InvalidRunError, UsageError
 
 if TYPE_CHECKING:
-    from gates.aggregate import Aggregate
-    from preregistration.protocol import Protocol
+    from gates.aggregate import Aggregate, World
 
 Directory = Annotated[Path, typer.Argument(help="Run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
-def _aggregate(directory: Path) -> tuple[Aggregate, Protocol]:
+def _aggregate(directory: Path) -> tuple[Aggregate, World]:
     from conditions.store import read_run
     from gates.aggregate import aggregate as compute
     from schemarouter.cli.world import world_of_run
 
     world = world_of_run(read_run(directory))
-    return compute(directory, world), world.protocol
+    return compute(directory, world), world
 
 
 def aggregate(directory: Directory, as_json: AsJson = False) -> None:
@@ -49,9 +48,12 @@ def gate(directory: Directory, as_json: AsJson = False) -> None:
     from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, read_bytes, write_whole
     from gates.aggregate import write_aggregate
     from gates.gate import judge
+    from gates.results import keep_or_compare
+    from preregistration.protocol import RESULTS
     from schemarouter.cli.render import print_verdict
 
-    result, protocol = _aggregate(directory)
+    result, world = _aggregate(directory)
+    protocol = world.protocol
     path = directory / AGGREGATE_FILE
     held = read_bytes(path)
     if held is not None:
@@ -63,12 +65,27 @@ def gate(directory: Directory, as_json: AsJson = False) -> None:
         write_aggregate(directory, result)
     verdict = judge(result, protocol)
     write_whole(directory / VERDICT_FILE, pretty_json(verdict.as_json()))
+    kept = keep_or_compare(RESULTS / protocol.name, result, verdict) if verdict.confirmatory else ""
     if as_json:
         print_json(verdict.as_json())
     else:
         print_verdict(verdict)
+    if kept:
+        typer.echo(kept, err=True)
     if not verdict.passed:
         raise typer.Exit(EXIT_GATE_FAILED)
+
+
+def reproduce(directory: Directory) -> None:
+    """Run every episode of a terminal run again, with the retriever and agent it names, and compare every record."""
+    from gates.reproduce import reproduce as again
+    from schemarouter.cli.running import progress_display
+
+    result, world = _aggregate(directory)
+    with progress_display(None, len(result.rows)) as progress:
+        done = again(directory, world, progress)
+    print_stamp(result.run["stamp"])
+    typer.echo(f"{done} episodes run again; every record comes out the same.")
 
 
 def show(

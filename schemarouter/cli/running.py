@@ -39,6 +39,7 @@ def run(
     from conditions.experiment import Runner, execute, make_plan
     from conditions.store import RUN_SCHEMA_VERSION
     from gates.stamp import stamp
+    from preregistration.lock import scoring_refusal
     from preregistration.protocol import load_protocol
     from schemarouter.agents import registry as agents
     from schemarouter.cli.world import identities, provenance
@@ -48,11 +49,13 @@ def run(
     protocol, tasks = load_protocol(surface), load_surface(surface)
     retriever_spec = retrievers.resolve(retriever or protocol.retriever)
     agent_spec = agents.resolve(agent or protocol.agent)
-    if surface is SurfaceName.frozen:
-        refuse_frozen(len(tasks.tasks))
     plan = make_plan(protocol, tasks, tasks=task or (), catalogs=catalog or (), conditions=condition or (), limit=limit)
     if not plan.units:
         raise InvalidRunError(f"the {surface} surface holds no tasks.")
+    reason = scoring_refusal(surface, plan.conditions)
+    if reason:
+        raise InvalidRunError(reason)
+    require_lock(surface, exploratory=exploratory)
     catalogs = load_catalogs(protocol.catalogs)
     named = identities(protocol, tasks, catalogs, plan.tasks, str(retriever_spec), str(agent_spec))
     origin = provenance(out)
@@ -70,13 +73,22 @@ def run(
     typer.echo(f"{len(plan.units)} episodes in {out}. Next: schemarouter gate {out}", err=True)
 
 
-def refuse_frozen(tasks: int) -> None:
-    """Raise InvalidRunError: the frozen surface is not scored before its lock is complete."""
-    there = f"it holds {tasks} tasks" if tasks else "its tasks are not written yet"
-    raise InvalidRunError(
-        f"the frozen surface is not locked ({there}); nothing on it runs before the lock is complete, exploratory or not. "
-        "Use --surface development."
-    )
+def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
+    """Raise InvalidRunError where anything is not as it was locked; development may go on, exploratory."""
+    from preregistration.lock import read_lock, require_as_locked
+    from schemarouter.cli.locking import fingerprints_here
+
+    lock = read_lock(surface)
+    if lock is None or (exploratory and not lock.confirmatory):
+        return
+    try:
+        require_as_locked(lock, fingerprints_here(str(surface), behaviour=lock.confirmatory))
+    except InvalidRunError as error:
+        if lock.confirmatory:
+            raise
+        raise InvalidRunError(
+            f"{error}\nIf that was meant: schemarouter lock write, or --exploratory for this run."
+        ) from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``verify`` and ``lock``: is everything as it was promised, and are the tasks sound?"""
+"""``verify``: is everything as it was promised, and are the tasks sound?"""
 
 from __future__ import annotations
 
@@ -7,18 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from schemarouter.cli.common import SurfaceName, print_json
-from schemarouter.errors import EXIT_INVALID, InvalidRunError
-
-
-def _identities(name: str) -> dict[str, Any]:
-    from preregistration.protocol import load_protocol
-    from schemarouter.cli.world import identities
-    from surface.loader import load_catalogs, load_surface
-
-    protocol, surface = load_protocol(name), load_surface(name)
-    catalogs = load_catalogs(protocol.catalogs)
-    tasks = tuple(task.prompt.id for task in surface.tasks)
-    return identities(protocol, surface, catalogs, tasks, protocol.retriever, protocol.agent)
+from schemarouter.cli.locking import fingerprints_here
+from schemarouter.errors import EXIT_INVALID
 
 
 def _report(name: str) -> dict[str, Any]:
@@ -33,7 +23,7 @@ def _report(name: str) -> dict[str, Any]:
         return {"surface": name, "written": False, "tasks": 0, "comparisons": [], "problems": {}, "locked": False}
     smallest = load_catalogs([min(protocol.catalogs)])[min(protocol.catalogs)]
     held = read_lock(name)
-    rows = compare(held, _identities(name)) if held is not None else []
+    rows = compare(held, fingerprints_here(str(name))) if held is not None else []
     return {
         "surface": name,
         "written": True,
@@ -77,23 +67,3 @@ def _print_report(report: dict[str, Any]) -> None:
     for task, problems in report["problems"].items():
         for problem in problems:
             typer.echo(f"  {task}: {problem}")
-
-
-def lock(
-    surface: Annotated[SurfaceName, typer.Option(help="Which surface.")] = SurfaceName.development,
-) -> None:
-    """Write the lock of the development surface anew: after a change that was meant."""
-    from conditions.store import pretty_json, write_whole
-    from preregistration.lock import FILES, Lock, flatten
-    from preregistration.protocol import FOLDER, load_protocol
-
-    if surface is SurfaceName.frozen:
-        raise InvalidRunError("the frozen surface is not written yet; there is nothing to lock.")
-    promised = Lock(
-        schema_version=1,
-        surface=surface,
-        confirmatory=load_protocol(surface).confirmatory,
-        fingerprints=flatten(_identities(surface)),
-    )
-    write_whole(FOLDER / FILES[surface], pretty_json(promised.model_dump(mode="json")))
-    typer.echo(f"{FILES[surface]} written.")

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from conditions.experiment import plan_from_json
 from gates.aggregate import World
 from gates.gate import Statistics
 from preregistration import lock
@@ -55,6 +56,7 @@ def identities(
         "catalogs": {str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
         "protocol": protocol.fingerprint,
         "retriever": str(retrievers.resolve(retriever)),
+        "retriever_data": retrievers.data_fingerprint(retriever),
         "state_contract": state.fingerprint(),
         "statistics": Statistics(cells, protocol.statistics).fingerprint if cells else "",
         "surface": surface.fingerprint,
@@ -67,6 +69,9 @@ def world_of_run(run: Mapping[str, Any]) -> World:
     name = run["surface"]
     if name not in FOLDERS:
         raise InvalidRunError(f"run.json: {unknown('surface', name, FOLDERS)}")
+    reason = lock.scoring_refusal(name, plan_from_json(run["plan"], "run.json").conditions)
+    if reason:
+        raise InvalidRunError(reason)
     protocol, surface = load_protocol(name), load_surface(name)
     catalogs = load_catalogs(protocol.catalogs)
 

@@ -39,7 +39,7 @@ _LEAST_SCORE = math.ulp(0.0)
 # Up to so many scores a plain selection is quickest; beyond, a lower bound of the k-th highest score comes first.
 _SMALL = 4096
 _SAMPLED = 16
-_BLOCK_SCORES = 2**17
+_BLOCK_SCORES = 2**14
 _NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
 Floats = NDArray[np.float64]
@@ -79,7 +79,7 @@ class BM25Index:
 
     def scores(self, tokens: Sequence[str]) -> Floats:
         """Scores of all documents, shape (size,), float64."""
-        return self._sum(self._lists(tokens))
+        return self._sum(*self._lists(tokens))
 
     def scores_many(self, queries: Sequence[Sequence[str]]) -> Floats:
         """Scores of all documents for each query, shape (len(queries), size), float64; to the bit those of `scores`."""
@@ -90,12 +90,12 @@ class BM25Index:
 
     def top_k(self, tokens: Sequence[str], k: int) -> Best:
         """The best `k` of the documents that share a term with the query; ties in the order of the documents."""
-        lists = self._lists(tokens)
-        scores = self._sum(lists)
+        documents, weights = self._lists(tokens)
+        scores = self._sum(documents, weights)
         # What any k documents reach is no more than what the best k reach.
         some = scores
         if self.size > _SMALL:
-            some = scores[min((doc_ids for doc_ids, _ in lists if len(doc_ids) >= k), key=len, default=_NONE)]
+            some = scores[min((doc_ids for doc_ids in documents if len(doc_ids) >= k), key=len, default=_NONE)]
         least = kth_highest(some, k) if 0 < k <= some.size else 0.0
         chosen = _best(scores, k, max(least, _LEAST_SCORE))
         return chosen, scores[chosen]
@@ -109,23 +109,28 @@ class BM25Index:
             best += _best_of_rows(self._block(queries[start:stop]), k)
         return best
 
-    def _lists(self, tokens: Sequence[str]) -> list[tuple[NDArray[np.int32], Floats]]:
+    def _lists(self, tokens: Sequence[str]) -> tuple[list[NDArray[np.int32]], list[Floats]]:
         """Documents and weights of each known term of a query, in the order in which the terms first stand there."""
-        lists = []
+        documents, weights = [], []
         for term, count in _counted(tokens).items():
             number = self.vocabulary.get(term)
             if number is not None:
-                span = slice(self._bounds[number], self._bounds[number + 1])
-                weights = self.weights[span]
-                lists.append((self.doc_ids[span], weights if count == 1 else weights * count))
-        return lists
+                start, stop = self._bounds[number], self._bounds[number + 1]
+                documents.append(self.doc_ids[start:stop])
+                weights.append(self.weights[start:stop] if count == 1 else self.weights[start:stop] * count)
+        return documents, weights
 
-    def _sum(self, lists: Sequence[tuple[NDArray[np.int32], Floats]]) -> Floats:
+    def _sum(self, documents: list[NDArray[np.int32]], weights: list[Floats]) -> Floats:
         """Scores of all documents, shape (size,): one after the other, so that the order of the sum is that of the lists."""
-        if not lists:
+        if not documents:
             return np.zeros(self.size)
-        doc_ids, weights = zip(*lists, strict=True)
-        return _weighed(np.concatenate(doc_ids), np.concatenate(weights), self.size)
+        if self.size <= _SMALL:
+            return _weighed(np.concatenate(documents), np.concatenate(weights), self.size)
+        # The same sum without copies of long lists.
+        scores = np.zeros(self.size)
+        for doc_ids, gains in zip(documents, weights, strict=True):
+            np.add.at(scores, doc_ids, gains)
+        return scores
 
     def _blocks(self, queries: int) -> Iterator[tuple[int, int]]:
         """First and last place of so many queries that their scores stay in the processor's cache."""

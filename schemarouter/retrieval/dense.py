@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import kth_highest, top_k
 from schemarouter.retrieval.sentence import SentenceEncoder
@@ -91,6 +92,12 @@ class Dense:
         notes = (silence(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
         note = "; ".join(filter(None, notes))
         return Ranking(items, (Stage("dense", len(items), note),), self._encoder.count_tokens(query))
+
+
+def data_identity(values: dict[str, int | float | str]) -> str:
+    """Of the encoder."""
+    encoder, _ = shared_encoder(str(values["model"]))
+    return fingerprint([encoder.name, encoder.identity])
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> Dense:

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from schemarouter.catalog import Catalog
 from schemarouter.errors import unknown
+from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import Entry, Retriever, entries_of
 from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
 
@@ -44,6 +45,17 @@ def build_retriever(spec: Spec | str, entries: Catalog | Sequence[Entry]) -> Ret
     full = resolve(spec)
     items = entries_of(entries) if isinstance(entries, Catalog) else entries
     return _build(full, items)
+
+
+def data_fingerprint(spec: Spec | str) -> str:
+    """SHA-256 over what a retriever reads besides entries and queries: models, word lists, weights. Raises SpecError."""
+    return fingerprint(_data(resolve(spec)))
+
+
+def _data(spec: Spec) -> dict[str, object]:
+    identity = getattr(_module(spec.name), "data_identity", None)
+    own = identity(declaration(spec.name).values(spec)) if identity is not None else ""
+    return {"name": spec.name, "data": own, "nested": [_data(item) for item in spec.nested]}
 
 
 def _build(spec: Spec, entries: Sequence[Entry]) -> Retriever:

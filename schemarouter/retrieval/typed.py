@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from schemarouter.catalog import read_model
 from schemarouter.catalog_views import View
 from schemarouter.errors import SchemaRouterError
+from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.dense import ENCODERS, shared_encoder
@@ -124,7 +125,8 @@ class Typed:
         parts = {
             self.ids[place]: self._parts(own[place], gains[place], float(log_odds[place]), phase) for place in chosen
         }
-        note = silence(items, k, len(self.ids))
+        unread = (self._relevance.unread, self._query(request).unread)
+        note = "; ".join(filter(None, (silence(items, k, len(self.ids)), *unread)))
         return Ranking(items, (Stage("typed", len(items), note),), self._tokens(request, state), parts)
 
     def evidence(self, request: str, state: ExecutionState) -> tuple[Floats, Floats, int]:
@@ -196,6 +198,13 @@ def build_typed(entries: Sequence[Entry], *, model: str = "use-m3", weights: Wei
     encoder, queries = shared_encoder(model)
     chosen = weights or packaged_weights().views[view_of(entries)]
     return Typed(entries, encoder=encoder, queries=queries, bridge=shared_bridge(), weights=chosen)
+
+
+def data_identity(values: dict[str, int | float | str]) -> str:
+    """Of the encoder, the bridge and the weights."""
+    encoder, _ = shared_encoder(str(values["model"]))
+    weights = fingerprint(packaged_weights().model_dump(mode="json"))
+    return fingerprint([encoder.name, encoder.identity, shared_bridge().identity, weights])
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> Typed:

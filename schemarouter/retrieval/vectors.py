@@ -1,4 +1,4 @@
-"""Vectors of texts, computed once: in memory for queries, on disk for the entries of a catalog.
+"""Vectors of texts, computed once and kept on disk, those of queries in memory too.
 
 A file's name is the hash of encoder and texts, so that another encoder, catalog or wording never meets an old entry; its
 last 32 bytes are the SHA-256 of the rest, so that a torn or altered file is computed again and not believed.
@@ -131,20 +131,39 @@ def _write(path: Path, vectors: NDArray[np.float32]) -> None:
 
 
 class QueryVectors:
-    """The vectors of the latest queries, kept in memory."""
+    """The vectors of queries: the latest in memory, all on disk, one file each, checked as those of entries are.
 
-    def __init__(self, encoder: Encoder, *, limit: int = 4096) -> None:
+    Vectors are rounded to float32, as they are on disk, so that a cached one gives the same scores.
+    """
+
+    def __init__(self, encoder: Encoder, *, limit: int = 4096, folder: Path | None = None) -> None:
         self._encoder = encoder
         self._limit = limit
+        self._folder = folder or cache_folder()
         self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
 
     def get(self, text: str) -> NDArray[np.float64]:
         """The unit vector of a text, shape (dimensions,)."""
         known = self._known.get(text)
         if known is None:
-            encoder = self._encoder
-            known = (encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode)([text])[0]
+            known = self._stored_or_encoded(text)
             self._known[text] = known
             if len(self._known) > self._limit:
                 self._known.popitem(last=False)
         return known
+
+    def _stored_or_encoded(self, text: str) -> NDArray[np.float64]:
+        encoder = self._encoder
+        digest = fingerprint(
+            [encoder.name, encoder.identity, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()]
+        )
+        path = self._folder / "queries" / digest[:2] / f"{digest}.npy" if self._folder else None
+        stored = _read(path, (1, encoder.dimensions)) if path else None
+        if stored is None:
+            encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
+            stored = np.asarray(encode([text]), np.float32)
+            if path:
+                with suppress(OSError):
+                    _write(path, stored)
+        vector: NDArray[np.float64] = stored[0].astype(np.float64)
+        return vector

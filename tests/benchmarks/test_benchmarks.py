@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import benchmarks.__main__ as program
@@ -43,7 +44,7 @@ def test_all_systems_get_the_same_items_and_take_turns() -> None:
 
 def test_systems_that_rank_differently_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lexical, "_best_of", lambda scores: (scores.argsort()[:10], scores[scores.argsort()[:10]]))
-    with pytest.raises(SchemaRouterError, match="rank-bm25 ranks 'w.* differently"):
+    with pytest.raises(SchemaRouterError, match=r"rank-bm25 ranks 'w.* differently"):
         lexical.lexical_rows(100, TINY.effort, 64)
 
 
@@ -51,7 +52,7 @@ def test_the_quick_run_prints_every_comparison_and_writes_it_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "QUICK", TINY)
-    app = program.typer.Typer()
+    app = typer.Typer()
     app.command()(program.main)
     told = CliRunner().invoke(app, ["--quick", "--json", str(tmp_path / "figures.json")])
     assert told.exit_code == 0, told.output
@@ -64,7 +65,7 @@ def test_the_quick_run_prints_every_comparison_and_writes_it_as_json(
         assert 0 < row["best_ms"] <= row["median_ms"] and row["ratio"] > 0
         assert row["table"] in told.stdout
     assert [titles.split(",")[0] for titles in by_table] == [
-        "BM25", "BM25", "dense", "opening call", "refresh call", "opening call", "whole episodes",
+        "BM25", "BM25", "dense", "opening call", "opening call", "refresh call", "whole episodes",
     ]  # fmt: skip
     singles = by_table["BM25, one query, top 10"]
     assert singles[:3] == ["schemarouter", "rank-bm25", "bm25s"]

@@ -46,7 +46,7 @@ def test_retrieve_prints_what_the_retriever_ranks() -> None:
     parsed = inside("retrieve", QUERY, *BM25, "--json").json
     assert [(c["id"], c["score"]) for c in parsed["candidates"]] == [*ranking.items]
     assert parsed["retriever"] == str(resolve("bm25"))
-    assert parsed["catalog"] == {"size": 100, "fingerprint": catalog.fingerprint}
+    assert parsed["catalog"] == {"size": 100, "view": "full", "fingerprint": catalog.fingerprint}
 
 
 @pytest.mark.parametrize("k", [1, 3, 50])

@@ -12,6 +12,7 @@ import pytest
 
 from preregistration import protocol
 from preregistration.lock import FILES, Lock
+from surface.loader import Surface
 from tests.cli.program import ROOT, environment, inside, outside, refused
 
 ROOMS = ("schemarouter", "conditions", "gates", "preregistration", "surface")
@@ -38,24 +39,24 @@ def test_verify_json_holds_every_comparison() -> None:
 
 def test_locking_again_writes_the_lock_that_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
-    told = inside("lock")
-    assert (told.code, told.out) == (0, f"{FILES['development']} written.\n")
+    told = inside("lock", "write")
+    digest = Lock.model_validate(json.loads((ROOT / LOCK).read_bytes())).digest
+    assert (told.code, told.out) == (0, f"{FILES['development']} written; digest {digest}.\n")
     assert (tmp_path / FILES["development"]).read_bytes() == (ROOT / LOCK).read_bytes()
 
 
-def test_the_frozen_surface_cannot_be_locked_before_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "FOLDER", tmp_path)
-    refused(inside("lock", "--surface", "frozen"), 3, "frozen", "not written")
-    assert not [*tmp_path.iterdir()]
+def test_the_frozen_surface_cannot_be_locked_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surface.loader.load_surface", lambda name: Surface(name, (), {}))
+    monkeypatch.setattr("preregistration.lock.read_lock", lambda name: None)
+    monkeypatch.setattr("conditions.store.write_whole", lambda *_: pytest.fail("written"))
+    refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "not written")
 
 
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         (lambda held: held | {"protocol": "0" * 64}, f"  protocol: locked {'0' * 64}, here "),
-        (lambda held: held | {"retriever": "bm25"}, "  retriever: locked bm25, here rrf("),
+        (lambda held: held | {"retriever": "bm25"}, "  retriever: locked bm25, here typed("),
         (lambda held: held | {"moon": "full"}, "  moon: locked full, here None"),
         (lambda held: {k: v for k, v in held.items() if k != "surface"}, "  surface: locked None, here "),
     ],
@@ -102,14 +103,14 @@ def _reword(checkout: Path) -> None:
 ALTERATIONS: dict[str, tuple[Callable[[Path], object], str, tuple[str, ...]]] = {
     "seed": (
         lambda c: _write(c / PROTOCOL, lambda p: p["statistics"].__setitem__("seed", 1)), "out",
-        ("protocol: locked", "statistics: locked"),
+        ("protocol: locked", "statistics: locked", f"{PROTOCOL}#statistics.seed: locked 20260929, here 1"),
     ),
-    "catalog": (_reword, "out", ("catalogs.",)),
+    "catalog": (_reword, "out", ("catalogs.", "surface/catalog/access.json#")),
     "query": (
         lambda c: _write(
             c / "surface/development/two_step_state_dependency/ko.json",
             lambda cell: cell["tasks"][0]["prompt"].__setitem__("query", cell["tasks"][0]["prompt"]["query"] + " "),
-        ), "out", ("surface: locked",),
+        ), "out", ("surface: locked", "two_step_state_dependency/ko.json#dev-ko-01.prompt: locked"),
     ),
     "no lock": (lambda c: (c / LOCK).unlink(), "out", ("not locked",)),
     "torn lock": (lambda c: (c / LOCK).write_bytes(b'{"schema_'), "err", (LOCK.name, "not JSON")),

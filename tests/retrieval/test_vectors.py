@@ -198,16 +198,29 @@ def test_a_user_without_a_home_ranks_all_the_same(monkeypatch: pytest.MonkeyPatc
     assert len(dense([Entry("a", "lease")]).rank("lease", k=1).items) == 1
 
 
-def test_a_query_is_encoded_once_while_it_is_among_the_latest() -> None:
+def test_a_query_is_encoded_once_and_afterwards_read_from_memory_or_disk(tmp_path: Path) -> None:
     encoder = StubEncoder()
-    vectors = QueryVectors(encoder, limit=2)
+    vectors = QueryVectors(encoder, limit=2, folder=tmp_path)
     for text in ("a", "b", "a", "b"):
-        np.testing.assert_array_equal(vectors.get(text), StubEncoder().encode([text])[0])
+        rounded = StubEncoder().encode([text])[0].astype(np.float32).astype(np.float64)
+        np.testing.assert_array_equal(vectors.get(text), rounded)
     assert encoder.asked == ["a", "b"]
     vectors.get("c")
-    vectors.get("a")
-    assert encoder.asked == ["a", "b", "c", "a"]
     assert len(vectors._known) == 2
+    np.testing.assert_array_equal(vectors.get("a"), QueryVectors(encoder, folder=tmp_path).get("a"))
+    assert encoder.asked == ["a", "b", "c"]
+
+
+def test_a_query_vector_of_another_encoder_or_a_torn_file_is_not_taken(tmp_path: Path) -> None:
+    encoder = StubEncoder()
+    QueryVectors(encoder, folder=tmp_path).get("a")
+    for path in tmp_path.rglob("*.npy"):
+        path.write_bytes(path.read_bytes()[:-1])
+    QueryVectors(encoder, folder=tmp_path).get("a")
+    assert encoder.asked == ["a", "a"]
+    other = StubEncoder(identity="2")
+    QueryVectors(other, folder=tmp_path).get("a")
+    assert other.asked == ["a"]
 
 
 def test_a_new_file_replaces_an_old_one_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from schemarouter.retrieval.evidence.contracts import Bools, Contracts, Floats, 
 from schemarouter.retrieval.evidence.literals import SURE, likeness, literals, shape
 from schemarouter.retrieval.evidence.words import content_stems
 from schemarouter.retrieval.language import language_of
-from schemarouter.retrieval.vectors import Encoder, QueryVectors, entry_vectors
+from schemarouter.retrieval.vectors import Encoder, QueryVectors, entry_vectors, unread_of_entries, unread_of_query
 
 # How often a word counts by where it stands; k1 and b of BM25 over these counts.
 _OPERATION, _PROVIDER, _DESCRIPTION, _FIELD = 3.0, 2.0, 1.0, 0.5
@@ -117,7 +117,8 @@ class QueryEvidence:
     """What a request says: per entry, per clause and entry, and which kinds of identifiers it names.
 
     `whole` has shape (n, 6): words, meaning, operation, provider words, provider meaning, literal. `words` and `meaning` have
-    shape (clauses, n); `cover` the same, each clause's best entry at 1. `tokens` were read by the encoder for it.
+    shape (clauses, n); `cover` the same, each clause's best entry at 1. The encoder read `tokens` for it; `unread` says what
+    it did not read.
     """
 
     whole: Floats
@@ -127,6 +128,7 @@ class QueryEvidence:
     literal_kinds: Floats
     has_literal: bool
     tokens: int
+    unread: str
 
     def features(self, finished: Bools) -> Floats:
         """The evidence with the clauses that `finished` entries answered counting less; shape (n, len(FEATURES))."""
@@ -169,7 +171,9 @@ class Relevance:
         for place, words in enumerate(self._operations):
             for word in words:
                 self._operations_with.setdefault(word, []).append(place)
-        self._matrix = entry_vectors(encoder, [_sentence(entry) for entry in entries]).astype(np.float64)
+        sentences = [_sentence(entry) for entry in entries]
+        self.unread = unread_of_entries(encoder, sentences)
+        self._matrix = entry_vectors(encoder, sentences).astype(np.float64)
 
     def read(self, query: str) -> QueryEvidence:
         """Evidence of a request; the only place where anything is encoded."""
@@ -193,7 +197,9 @@ class Relevance:
         cover = 0.5 * words + 0.5 * standing[1:]
         cover /= np.maximum(cover.max(axis=1, keepdims=True), _TINY)
         tokens = sum(self._encoder.count_tokens(text) for text in (query, *parts))
-        return QueryEvidence(whole, words, standing[1:], cover, kinds, has_literal, tokens)
+        return QueryEvidence(
+            whole, words, standing[1:], cover, kinds, has_literal, tokens, unread_of_query(self._encoder, query)
+        )
 
     def error_words(self, words: Mapping[str, float]) -> Floats:
         """How well each entry answers the words of an error, relative to the best."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from schemarouter.retrieval.base import Entry, describe
 from schemarouter.state import Call, ExecutionState, Observation
 
 NAMES = ["order_id", "location_id", "origin_location_id", "new_origin_location_id", "id", "mass", "code", "my_order_id"]
-fields = st.fixed_dictionaries(
+fields: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "name": st.sampled_from(NAMES),
         "type": st.just("string"),

@@ -1,0 +1,49 @@
+"""A run made again: the retriever and the agent that its header names, on every episode, held against its records.
+
+The aggregate replays what tools answered and what was allowed; it believes rankings and the agent's choices. This believes
+neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from conditions.experiment import Runner, Unit
+from conditions.store import SHARD_GLOB, ShardLine, read_run, read_shard
+from gates.aggregate import World
+from schemarouter.agents import registry as agents
+from schemarouter.errors import InvalidRunError
+from schemarouter.records import EpisodeRecord
+from schemarouter.retrieval import registry as retrievers
+
+
+def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> int:
+    """Run every recorded episode again; returns how many there were.
+
+    Raises InvalidRunError with shard and line at the first record that comes out otherwise. Attempts that ended for reasons
+    of the machine are passed over.
+    """
+    named = read_run(folder)["identities"]
+    spec, agent = retrievers.resolve(named["retriever"]), agents.resolve(named["agent"])
+    runner = Runner(world.protocol, world.surface, world.catalogs, retriever=spec, agent=agent)
+    done = 0
+    for path in sorted(folder.glob(SHARD_GLOB)):
+        for line in read_shard(path):
+            if not isinstance(line, ShardLine) or line.record.infrastructure:
+                continue
+            held = line.record
+            again = runner.run(Unit(held.task, held.catalog, held.condition), attempt=held.attempt)
+            if again != held:
+                raise InvalidRunError(f"{line.place}, {held.episode_id}: {_difference(held, again)}")
+            done += 1
+            progress(done)
+    return done
+
+
+def _difference(held: EpisodeRecord, again: EpisodeRecord) -> str:
+    """What comes out otherwise, at the first event that does."""
+    for place, (one, other) in enumerate(zip(held.events, again.events, strict=False)):
+        if one != other:
+            return f"event {place} ({type(one).__name__}) comes out otherwise when the episode is run again."
+    return f"{len(held.events)} events on record, {len(again.events)} when the episode is run again."

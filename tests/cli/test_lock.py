@@ -1,0 +1,116 @@
+"""``lock`` on a toy lock: written once, amended, released by the owner's step; nothing is scored before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conditions.experiment import Runner, Unit
+from preregistration import protocol
+from preregistration.lock import FILES, Lock
+from schemarouter.agents import registry as agents
+from schemarouter.cli import locking
+from schemarouter.errors import InvalidRunError
+from schemarouter.retrieval import registry as retrievers
+from tests.cli.program import inside, refused
+from tests.toys import CATALOGS, SURFACE, toy_protocol
+
+HERE = {"agent": "reference", "retriever": "typed", "surface": "s" * 64}
+SMALL = ("--limit", "1", "--display", "none")
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A frozen surface of toy tasks with a lock folder of its own; returns the fingerprints that are here now."""
+    here = dict(HERE)
+    for name in protocol.FILES.values():
+        (tmp_path / name).write_bytes((protocol.FOLDER / name).read_bytes())
+    monkeypatch.setattr(protocol, "FOLDER", tmp_path)
+    monkeypatch.setattr(locking, "fingerprints_here", lambda surface, **_: dict(here))
+    monkeypatch.setattr(locking, "_clean_commit", lambda: "c0ffee")
+    monkeypatch.setattr(locking, "AUDIT", "README.md")
+    monkeypatch.setattr("surface.loader.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
+    return here
+
+
+def lock() -> Lock:
+    return Lock.model_validate(json.loads((protocol.FOLDER / FILES["frozen"]).read_bytes()))
+
+
+def test_a_frozen_lock_is_written_once_with_commit_day_and_one_digest(toy: dict[str, str]) -> None:
+    told = inside("lock", "write", "--surface", "frozen")
+    assert told.code == 0 and lock().digest in told.out
+    assert (lock().commit, lock().fingerprints) == ("c0ffee", HERE) and lock().date
+    before = (protocol.FOLDER / FILES["frozen"]).read_bytes()
+    refused(inside("lock", "write", "--surface", "frozen"), 3, "written once")
+    assert (protocol.FOLDER / FILES["frozen"]).read_bytes() == before
+
+
+def test_the_release_is_refused_for_a_changed_byte_a_missing_audit_or_without_words(
+    toy: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(inside("lock", "release", "--reason", "x"), 3, "not locked")
+    assert inside("lock", "write", "--surface", "frozen").code == 0
+    refused(inside("lock", "release", "--reason", " "), 3, "--reason is empty")
+    toy["surface"] = "other"
+    refused(inside("lock", "release", "--reason", "x"), 3, "surface: locked", "here other")
+    toy["surface"] = HERE["surface"]
+    monkeypatch.setattr(locking, "AUDIT", "surface/NO-SUCH-AUDIT.md")
+    refused(inside("lock", "release", "--reason", "x"), 3, "NO-SUCH-AUDIT.md is missing")
+    assert not lock().released
+
+
+def test_an_unclean_tree_is_neither_locked_nor_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, Any] = {"commit": "c0ffee", "dirty": True}
+    monkeypatch.setattr("schemarouter.cli.world.provenance", lambda: told)
+    with pytest.raises(InvalidRunError, match="uncommitted changes"):
+        locking._clean_commit()
+    told.update(commit=None, dirty=None)
+    with pytest.raises(InvalidRunError, match="git checkout"):
+        locking._clean_commit()
+
+
+def test_status_tells_lock_amendment_and_release(toy: dict[str, str]) -> None:
+    assert "frozen: not locked" in inside("lock", "status").out
+    inside("lock", "write", "--surface", "frozen")
+    assert "not released" in inside("lock", "status").out
+    toy["retriever"] = "typed2"
+    assert "  differs: retriever" in inside("lock", "status").out
+    assert inside("lock", "amend", "--reason", "the same, faster").code == 0
+    assert inside("lock", "release", "--reason", "the audit is done").code == 0
+    told = inside("lock", "status").out
+    assert "; released" in told and "amendment: the same, faster" in told and "release: the audit is done" in told
+    row = inside("lock", "status", "--json").json[1]
+    assert (row["released"], row["differing"], len(row["history"])) == (True, [], 2)
+    refused(inside("lock", "release", "--reason", "again"), 3, "released already")
+
+
+@pytest.mark.parametrize("more", [(), ("--exploratory",)], ids=["plain", "exploratory"])
+def test_no_arm_that_retrieves_runs_before_the_release_by_any_door(
+    more: tuple[str, ...], toy: dict[str, str], tmp_path: Path
+) -> None:
+    command = ("run", "--surface", "frozen", "--out", tmp_path / "out", *SMALL, *more)
+    refused(inside(*command), 3, "not locked")
+    inside("lock", "write", "--surface", "frozen")
+    refused(inside(*command), 3, "not released")
+    frozen = type(SURFACE)("frozen", SURFACE.tasks, SURFACE.strata)
+    spec, agent = retrievers.resolve("bm25"), agents.resolve("reference")
+    runner = Runner(toy_protocol(), frozen, CATALOGS, retriever=spec, agent=agent)
+    task, size = frozen.tasks[0].prompt.id, min(CATALOGS)
+    with pytest.raises(InvalidRunError, match="not released"):
+        runner.run(Unit(task, size, "SR-5-STATIC"))
+    assert runner.run(Unit(task, size, "FULL")).events
+    inside("lock", "release", "--reason", "the audit is done")
+    assert runner.run(Unit(task, size, "SR-5-STATIC")).events
+
+
+def test_a_released_surface_is_not_run_when_anything_differs_from_its_lock(toy: dict[str, str], tmp_path: Path) -> None:
+    inside("lock", "write", "--surface", "frozen")
+    inside("lock", "release", "--reason", "the audit is done")
+    toy["surface"] = "other"
+    told = inside("run", "--surface", "frozen", "--out", tmp_path / "out", "--exploratory", *SMALL)
+    refused(told, 3, "surface: locked", "here other")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,121 @@
+"""The design: folds that depend on ids alone, figures as the retriever has them, weights from the tasks that were named."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gates.tuning.design import GROUPS, TOP, FittedWeights, folds_of, no_weights
+from gates.tuning.moments import all_moments
+from schemarouter.catalog_views import View, viewed
+from schemarouter.retrieval.base import entries_of
+from schemarouter.retrieval.evidence import flow, relevance
+from schemarouter.retrieval.typed import VIEWS, build_typed
+from tests.gates.tuning.worlds import STRONG, WEAK, altered, design, many
+from tests.strategies import LAWS
+from tests.toys import CATALOG, CATALOGS, LARGE, SMALL, SURFACE
+
+ids = st.lists(st.text("abc-1", max_size=5), max_size=20)
+
+
+@LAWS
+@given(tasks=ids, count=st.integers(1, 6), data=st.data())
+def test_each_task_is_in_exactly_one_fold_whatever_the_order(tasks: list[str], count: int, data: st.DataObject) -> None:
+    folds = folds_of(tasks, count)
+    assert set(folds) == set(tasks)
+    assert set(folds.values()) <= set(range(count))
+    sizes = Counter(folds.values())
+    assert max(sizes.values(), default=0) - min((sizes[fold] for fold in range(count)), default=0) <= 1
+    assert folds_of(data.draw(st.permutations(tasks)), count) == folds
+    assert folds_of([*tasks, *tasks], count) == folds
+
+
+def test_folds_are_the_same_in_every_process() -> None:
+    assert folds_of([f"dev-en-{n:02d}" for n in range(1, 6)], 3) == {
+        "dev-en-01": 0, "dev-en-02": 0, "dev-en-03": 2, "dev-en-04": 1, "dev-en-05": 1
+    }  # fmt: skip
+
+
+def test_every_kind_of_evidence_can_be_left_out_and_has_figures_of_its_own() -> None:
+    named = [name for figures in GROUPS.values() for name in figures]
+    assert sorted(named) == sorted({*relevance.FEATURES, *flow.FEATURES} - {"relevance"})
+
+
+def test_moments_are_those_of_every_plan_with_what_is_still_to_come() -> None:
+    moments = all_moments(SURFACE, CATALOGS[SMALL], "full")
+    chain = [moment for moment in moments if moment.task == "toy-en-01"]
+    assert [moment.coming for moment in chain] == [
+        ("shop.find_order", "shop.ship_order", "crane.lift"), ("shop.ship_order", "crane.lift"), ("crane.lift",)
+    ]  # fmt: skip
+    assert chain[0].query == "Send the Blue lamp and lift it. 1"
+    assert chain[1].query == chain[1].state.retrieval_query()
+    cured = [moment.next_route for moment in moments if moment.task == "toy-en-02"]
+    assert cured == ["shop.find_order", "shop.ship_order", "lease.renew", "shop.ship_order"]
+    retried = [moment.next_route for moment in moments if moment.task == "toy-en-03"]
+    assert retried == ["shop.find_order", *["shop.ship_order"] * 3]
+
+
+def test_a_moment_knows_nothing_of_what_comes_next_but_its_label() -> None:
+    for moment in all_moments(SURFACE, CATALOGS[SMALL], "full"):
+        assert len(moment.state.executed_registered_route_ids) <= moment.turn
+        later = {*moment.coming} - {*moment.state.executed_registered_route_ids}
+        assert not any(route in moment.query for route in later)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_ranks_of_the_design_are_those_of_the_retriever(view: View) -> None:
+    made = design(view)
+    weights = made.fitted(made.tasks, WEAK)
+    for size, catalog in CATALOGS.items():
+        retriever = build_typed(entries_of(viewed(catalog, view)), weights=weights.as_weights())
+        hits = made.hits(size, made.tasks, weights)
+        for number, moment in enumerate(made.moments):
+            place = retriever.rank(moment.query, k=99).ids.index(moment.next_route)
+            assert made.rank_of_next(size, number, weights) == place + 1
+            assert hits[number] == (place < TOP)
+
+
+def test_ties_are_ranked_by_id() -> None:
+    made = design()
+    nothing = FittedWeights(np.zeros((3, len(relevance.FEATURES))), np.zeros((3, len(flow.FEATURES))))
+    for number, moment in enumerate(made.moments):
+        assert made.rank_of_next(LARGE, number, nothing) == CATALOG.route_ids.index(moment.next_route) + 1
+
+
+def test_weights_depend_on_the_tasks_that_were_named_and_on_no_other() -> None:
+    held = set(design().tasks[:2])
+    seen = [task for task in design().tasks if task not in held]
+    one, other = design().fitted(seen, WEAK), altered(held).fitted(seen[::-1], WEAK)
+    assert one.as_weights() == other.as_weights()
+    assert altered(held).fitted([*held, *seen], WEAK).as_weights() != design().fitted([*held, *seen], WEAK).as_weights()
+
+
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_what_is_left_out_weighs_nothing(group: str) -> None:
+    weights = design().fitted(design().tasks, WEAK, [group]).as_weights()
+    by_name = [
+        (name, value)
+        for table in (weights.relevance, weights.score)
+        for row in table.values()
+        for name, value in row.items()
+    ]
+    assert {value for name, value in by_name if name in GROUPS[group]} == {0.0}
+    assert any(value for name, value in by_name if name not in GROUPS[group])
+
+
+def test_a_stronger_penalty_makes_smaller_weights_and_all_are_kept_to_three_decimals() -> None:
+    weak, strong = (design().fitted(design().tasks, penalty) for penalty in (WEAK, STRONG))
+    assert np.abs(strong.score).sum() < np.abs(weak.score).sum()
+    np.testing.assert_array_equal(np.round(weak.score, 3), weak.score)
+    np.testing.assert_array_equal(np.round(weak.own, 3), weak.own)
+
+
+def test_figures_of_the_design_do_not_depend_on_weights() -> None:
+    assert set(no_weights().score["opening"].values()) == {0.0}
+    assert design().sizes == [SMALL, LARGE]
+    assert design().own(LARGE, 0).shape == (LARGE, len(relevance.FEATURES))
+    assert {task.prompt.id for task in many().tasks} == set(design().tasks)

@@ -1,0 +1,112 @@
+"""Nested cross-validation: no task has a say in the weights it is judged by, and tuning is the same bytes every time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from conditions.store import pretty_json
+from gates.tuning.design import Design
+from gates.tuning.report import Extent, tune
+from gates.tuning.search import Fold, choose, out_of_fold, outer_folds, recall, refitted
+from preregistration.protocol import load_protocol
+from schemarouter.retrieval.typed import VIEWS, WeightsFile
+from surface.loader import LANGUAGES, load_catalogs, load_surface
+from tests.gates.tuning.worlds import STRONG, WEAK, altered, design
+from tests.toys import LARGE, SMALL
+
+GRID = (WEAK, STRONG)
+
+
+@cache
+def folds() -> list[Fold]:
+    return outer_folds(design(), GRID, 2, 2)
+
+
+def test_each_task_is_judged_in_exactly_one_fold() -> None:
+    judged = [task for fold in folds() for task in fold.tasks]
+    assert sorted(judged) == design().tasks
+    hits = out_of_fold(design(), folds())
+    assert sorted(hits) == [SMALL, LARGE]
+    for by_moment in hits.values():
+        assert sorted(by_moment) == list(range(len(design().moments)))
+
+
+def told(fold: Fold) -> tuple[object, ...]:
+    return fold.tasks, fold.tried, fold.picked, fold.weights.as_weights()
+
+
+def test_folds_are_the_same_every_time_and_whatever_the_order_of_tasks() -> None:
+    again = Design.__new__(Design)
+    again.__dict__.update(design().__dict__)
+    again.tasks = list(reversed(design().tasks))
+    found = outer_folds(again, GRID, 2, 2)
+    expected = [(set(fold.tasks), *told(fold)[1:]) for fold in folds()]
+    assert [(set(fold.tasks), *told(fold)[1:]) for fold in found] == expected
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_a_held_out_task_holds_leaves_its_folds_weights_as_they_are(place: int) -> None:
+    fold = folds()[place]
+    found = outer_folds(altered({fold.tasks[0]}), GRID, 2, 2)
+    assert told(found[place]) == told(fold)
+    assert found[1 - place].weights.as_weights() != folds()[1 - place].weights.as_weights()
+
+
+def test_a_penalty_is_tried_on_every_moment_once_and_the_best_is_picked() -> None:
+    tried, picked = choose(design(), design().tasks, GRID, 2)
+    assert [item.penalty for item in tried] == list(GRID)
+    assert {item.moments for item in tried} == {len(design().moments)}
+    best = max(item.hits for item in tried)
+    assert picked == max((item.penalty for item in tried if item.hits == best), key=lambda penalty: penalty.shared)
+
+
+def test_the_stronger_penalty_wins_a_tie_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Design, "hits", lambda self, size, tasks, weights: dict.fromkeys(range(3), True))
+    for grid in (GRID, GRID[::-1]):
+        assert choose(design(), design().tasks, grid, 2)[1] == STRONG
+
+
+def test_ablation_keeps_folds_and_penalties_and_leaves_evidence_out() -> None:
+    for fold, other in zip(folds(), refitted(design(), folds(), ["error"]), strict=True):
+        assert (other.tasks, other.tried, other.picked) == (fold.tasks, fold.tried, fold.picked)
+        assert {row["retry"] for row in other.weights.as_weights().score.values()} == {0.0}
+    assert [told(fold) for fold in refitted(design(), folds(), [])] == [told(fold) for fold in folds()]
+
+
+def test_recall_counts_moments_of_the_phase_and_language_asked_for() -> None:
+    hits = {number: number % 3 > 0 for number in range(len(design().moments))}
+    opening, later = (recall(design(), hits, opening=first) for first in (True, False))
+    assert opening.moments == len(design().tasks)
+    assert opening.moments + later.moments == len(hits)
+    assert opening.hits + later.hits == sum(hits.values())
+    assert later.value == later.hits / later.moments
+    low, high = later.interval.low, later.interval.high
+    assert low is not None and high is not None and low <= later.hits / later.moments <= high
+    assert recall(design(), hits, opening=True, language="en") == opening
+    assert recall(design(), hits, opening=True, language="ko").value is None
+
+
+@pytest.mark.slow
+def test_tuning_is_the_same_bytes_twice_and_tells_all_it_did() -> None:
+    protocol, whole = load_protocol("development"), load_surface("development")
+    size = min(protocol.catalogs)
+    statistics = protocol.statistics.model_copy(update={"iterations": 50})
+    protocol = protocol.model_copy(update={"catalogs": (size,), "statistics": statistics})
+    tasks = whole.tasks[::9]
+    assert len(tasks) == 10
+    surface = replace(whole, tasks=tasks, strata={task.prompt.id: whole.strata[task.prompt.id] for task in tasks})
+    extent = Extent(grid=(WEAK,), outer=2, inner=2, ablation=False)
+    one, again = (tune(protocol, surface, load_catalogs([size]), extent, workers=1) for _ in range(2))
+    assert pretty_json(one.record) == pretty_json(again.record)
+    weights = [WeightsFile(views=dict(found.weights)).model_dump(mode="json") for found in (one, again)]
+    assert pretty_json(weights[0]) == pretty_json(weights[1])
+    assert sorted(one.record["views"]) == sorted(VIEWS)
+    for view in one.record["views"].values():
+        assert sorted(task for fold in view["folds"] for task in fold["tasks"]) == sorted(t.prompt.id for t in tasks)
+        assert "without" not in view
+        assert view["picked"] == {"shared": WEAK.shared, "deviation": WEAK.deviation}
+        assert set(view["out_of_fold"][str(size)]["opening"]) == {"all", *LANGUAGES}
+        assert view["out_of_fold"][str(size)]["opening"]["all"]["moments"] == len(tasks)

@@ -1,0 +1,53 @@
+"""Toy tasks enough to be divided, and their design."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from gates.tuning.design import Design, Penalty
+from schemarouter.catalog_views import View
+from surface.loader import Surface
+from tests.toys import CATALOGS, TASKS
+
+WEAK, STRONG = Penalty(1e-3, 1e-2), Penalty(1e-1, 1.0)
+_WORDINGS = ("", "Kindly: ")
+
+
+def many() -> Surface:
+    """Every toy task in two wordings."""
+    made = [
+        task.model_copy(
+            update={
+                "prompt": task.prompt.model_copy(
+                    update={"id": f"{task.prompt.id[:-2]}{n}{task.prompt.id[-1]}", "query": head + task.prompt.query}
+                )
+            }
+        )
+        for n, head in enumerate(_WORDINGS)
+        for task in TASKS
+    ]
+    strata = {task.prompt.id: f"stratum_{number % 2}" for number, task in enumerate(made)}
+    return Surface("development", tuple(sorted(made, key=lambda task: task.prompt.id)), strata)
+
+
+@cache
+def design(view: View = "full") -> Design:
+    """The design of the toy tasks; nobody changes it."""
+    return Design(many(), CATALOGS, view)
+
+
+def altered(tasks: set[str]) -> Design:
+    """The design with other moments for some tasks: what was asked, and what comes next, are others."""
+    made = Design(many(), CATALOGS, "full")
+    made.moments = [
+        replace(
+            moment,
+            state=moment.state.model_copy(update={"original_query": "Purge the crane"}),
+            coming=("aux.purge", *moment.coming),
+        )
+        if moment.task in tasks
+        else moment
+        for moment in made.moments
+    ]
+    return made
