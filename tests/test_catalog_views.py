@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemarouter.catalog import Capability, Catalog, Contract
@@ -39,7 +39,8 @@ def test_the_full_view_is_the_catalog_itself() -> None:
 
 
 @FEW
-@given(catalog=small)
+@given(catalog=small | st.just(CATALOG))
+@example(catalog=CATALOG)
 def test_names_only_keeps_names_types_and_descriptions_and_nothing_else(catalog: Catalog) -> None:
     bare = viewed(catalog, "names-only")
     assert bare.route_ids == catalog.route_ids

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import traceback
+from contextlib import suppress
 
 import typer
 
 from schemarouter.cli import judge, listing, locking, lookup, running, tuning, verifying
-from schemarouter.errors import EXIT_INTERRUPTED, EXIT_PASS, SchemaRouterError
+from schemarouter.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_PASS, SchemaRouterError
 
 app = typer.Typer(
     name="schemarouter",
@@ -32,20 +35,35 @@ app.add_typer(lookup.state_app, name="state")
 
 
 def main() -> None:
-    """Run the program. A user's mistake is one message and an exit code; a bug is a traceback."""
+    """Run the program. A user's mistake is one message and an exit code; a bug is a traceback and an exit code of its own."""
+    _ready_streams()
     code = _run()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+    except (OSError, ValueError) as error:
+        _forget_stdout()
+        _tell(f"error: the output cannot be written ({error}).")
+        code = code or EXIT_INVALID
     sys.exit(code)
+
+
+def _ready_streams() -> None:
+    """Streams that were closed lead nowhere; a locale that cannot write Korean ends no command."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run() -> int:
     try:
         app()
     except SchemaRouterError as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         return error.exit_code
     except SystemExit as ended:
         # typer and rich turn both of these into an exit code of their own, which would say something else here.
@@ -53,10 +71,25 @@ def _run() -> int:
             _forget_stdout()
             return EXIT_PASS
         if _came_of(ended, KeyboardInterrupt):
-            typer.echo("interrupted; what was done is kept.", err=True)
+            _tell("interrupted; what was done is kept.")
             return EXIT_INTERRUPTED
         return int(ended.code or 0)
+    except OSError as error:
+        # A full disk under our output, a folder that went away: the machine's trouble, and no bug.
+        _tell(f"error: {error.filename or 'output'}: {error.strerror or error}.")
+        return EXIT_INVALID
+    except Exception:
+        # Python's own exit code for a bug is 1, which here says that a gate has failed.
+        with suppress(Exception):
+            traceback.print_exc()
+        return EXIT_BUG
     return EXIT_PASS
+
+
+def _tell(text: str) -> None:
+    """Write a line to stderr where there is one."""
+    with suppress(OSError, ValueError, AttributeError):
+        typer.echo(text, err=True)
 
 
 def _came_of(error: BaseException, kind: type[BaseException]) -> bool:
@@ -68,4 +101,5 @@ def _came_of(error: BaseException, kind: type[BaseException]) -> bool:
 
 def _forget_stdout() -> None:
     """Whoever read our output has gone; a closed stdout keeps the interpreter from saying so again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)

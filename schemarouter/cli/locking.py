@@ -154,7 +154,7 @@ def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
 @app.command()
 def timing(surface: OfSurface = SurfaceName.frozen) -> None:
     """How long the whole grid takes, with random(seed=1); nothing but wall times is kept."""
-    from conditions.timing import time_grid
+    from gates.timing import time_grid
     from preregistration.protocol import load_protocol
     from surface.loader import load_catalogs, load_surface
 

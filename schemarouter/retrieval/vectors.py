@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from schemarouter.identity import fingerprint
 
 _DIGEST_BYTES = 32
+_Float = TypeVar("_Float", np.float32, np.float64)
 
 
 class Encoder(Protocol):
@@ -86,7 +87,7 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     )
     folder = folder or cache_folder()
     path = folder / "vectors" / f"{digest}.npy" if folder else None
-    stored = _read(path, (len(texts), encoder.dimensions)) if path else None
+    stored = _read(path, (len(texts), encoder.dimensions), np.float32) if path else None
     if stored is None:
         stored = encoder.encode(texts).astype(np.float32)
         if path:
@@ -95,7 +96,7 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     return stored
 
 
-def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
+def _read(path: Path, shape: tuple[int, int], kind: type[_Float]) -> NDArray[_Float] | None:
     try:
         data = path.read_bytes()
     except OSError:
@@ -103,22 +104,22 @@ def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         return None
-    blank = np.zeros(shape, dtype=np.float32)
+    blank = np.zeros(shape, dtype=kind)
     expected = _npy(blank)
     header = expected[: len(expected) - blank.nbytes]
     # Comparing the header leaves nothing of an unknown file to be parsed.
     if len(body) != len(expected) or not body.startswith(header):
         return None
-    return np.frombuffer(body[len(header) :], dtype=np.float32).reshape(shape).copy()
+    return np.frombuffer(body[len(header) :], dtype=kind).reshape(shape).copy()
 
 
-def _npy(vectors: NDArray[np.float32]) -> bytes:
+def _npy(vectors: NDArray[np.floating[Any]]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(vectors), allow_pickle=False)
     return buffer.getvalue()
 
 
-def _write(path: Path, vectors: NDArray[np.float32]) -> None:
+def _write(path: Path, vectors: NDArray[np.floating[Any]]) -> None:
     body = _npy(vectors)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -131,10 +132,7 @@ def _write(path: Path, vectors: NDArray[np.float32]) -> None:
 
 
 class QueryVectors:
-    """The vectors of queries: the latest in memory, all on disk, one file each, checked as those of entries are.
-
-    Vectors are rounded to float32, as they are on disk, so that a cached one gives the same scores.
-    """
+    """The vectors of queries: the latest in memory, all on disk in float64, one file each, checked as those of entries are."""
 
     def __init__(self, encoder: Encoder, *, limit: int = 4096, folder: Path | None = None) -> None:
         self._encoder = encoder
@@ -158,12 +156,11 @@ class QueryVectors:
             [encoder.name, encoder.identity, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()]
         )
         path = self._folder / "queries" / digest[:2] / f"{digest}.npy" if self._folder else None
-        stored = _read(path, (1, encoder.dimensions)) if path else None
+        stored = _read(path, (1, encoder.dimensions), np.float64) if path else None
         if stored is None:
-            encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
-            stored = np.asarray(encode([text]), np.float32)
+            stored = (encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode)([text])
             if path:
                 with suppress(OSError):
                     _write(path, stored)
-        vector: NDArray[np.float64] = stored[0].astype(np.float64)
+        vector: NDArray[np.float64] = stored[0]
         return vector

@@ -75,8 +75,10 @@ def test_a_mistake_is_one_message_and_a_bug_is_a_traceback(monkeypatch: pytest.M
     monkeypatch.setattr(listing, "_table", mistake)
     assert refused(inside("list", "agents"), 3) == "error: what is wrong.\n"
     monkeypatch.setattr(listing, "_table", bug)
-    with pytest.raises(ZeroDivisionError):
-        inside("list", "agents")
+    told = inside("list", "agents")
+    # Neither a pass nor a failed gate: no other outcome has this exit code.
+    assert (told.code, told.stdout) == (70, b"")
+    assert told.err.startswith("Traceback") and "ZeroDivisionError" in told.err
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,25 @@ def test_exit_codes_and_streams_seen_from_outside(arguments: tuple[str, ...], co
     assert (told.stdout == b"") == (code != 0)
     assert (told.err == "") == (code == 0)
     assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_a_locale_that_cannot_write_korean_ends_no_command(locale: str) -> None:
+    changes = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    told = outside("list", "tasks", env=environment(**changes))
+    assert (told.code, told.err) == (0, "")
+    assert b"\\u" in told.stdout
+
+
+@pytest.mark.parametrize("command", [("list", "conditions"), ("list", "conditions", "--json"), ("state", "check", "x")])
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">/dev/full", "2>&-"])
+def test_closed_and_full_streams_are_no_traceback(command: tuple[str, ...], closed: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m schemarouter "$@" {closed}', sys.executable, *command],
+        capture_output=True, env=environment(), cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert b"Traceback" not in done.stderr and b"Exception ignored" not in done.stderr
+    assert done.returncode in (0, 2, 3)
 
 
 @pytest.mark.parametrize(

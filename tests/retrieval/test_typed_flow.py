@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gates.tuning.moments import Moment, all_moments
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.catalog_views import View, viewed
 from schemarouter.retrieval.base import Ranking, entries_of
-from schemarouter.retrieval.evidence.flow import History
+from schemarouter.retrieval.evidence.flow import PLACE, History
 from schemarouter.retrieval.typed import VIEWS, Typed, build_typed
 from schemarouter.state import Call, ExecutionState, Observation
 from surface.loader import Surface, load_catalogs, load_surface
@@ -22,7 +23,7 @@ from tests.toys import CATALOGS, LARGE, SMALL, SURFACE
 Field = Mapping[str, Any]
 every_view = pytest.mark.parametrize("view", VIEWS)
 ITEM = {"name": "item_id", "type": "string", "semantic_id": "item.id"}
-PLACE = {"name": "location_id", "type": "string", "semantic_id": "location.id"}
+SITE = {"name": "location_id", "type": "string", "semantic_id": "location.id"}
 ORIGIN = {"name": "origin_location_id", "type": "string", "semantic_id": "location.id"}
 NAME = {"name": "name", "type": "string"}
 NOTE = {"name": "note", "type": "string"}
@@ -41,7 +42,7 @@ DEPOT = Catalog(
     [
         endpoint("stock.find_item", "Find an item of the depot by its name.", [NAME], [ITEM, NOTE]),
         endpoint("stock.weigh_item", "Weigh an item.", [ITEM], [MASS]),
-        endpoint("sites.find_location", "Find a site by its name.", [NAME], [PLACE]),
+        endpoint("sites.find_location", "Find a site by its name.", [NAME], [SITE]),
         endpoint("sites.list_holidays", "List the days on which sites are closed.", [NAME], [{**NOTE, "name": "days"}]),
         endpoint(
             "freight.book_pickup",
@@ -171,6 +172,33 @@ def test_executed_and_finished_routes_do_not_win_again(view: View) -> None:
         following = "stock.weigh_item" if len(done) == 1 else "stock.move_item"
         places = {route: found.ids.index(route) for route in (*done, following)}
         assert places[following] < min(places[route] for route in done), places
+
+
+def figures(state: ExecutionState, *names: str) -> dict[str, set[str]]:
+    """By figure, the routes of the depot at which it is not 0, where no route is likely by itself."""
+    made = depot("full")
+    table = made.figures(state.original_query, state, np.full(len(made.ids), -30.0))
+    return {name: {made.ids[place] for place in np.flatnonzero(table[:, PLACE[name]] > 1e-3)} for name in names}
+
+
+def test_a_route_that_failed_is_marked_by_what_its_error_calls_for() -> None:
+    kinds = ("finished", "retry", "failed", "resumed")
+    done, last = {"stock.find_item"}, {"stock.move_item"}
+    busy = ran("Move it", "stock.find_item", "stock.move_item", error="service_busy")
+    assert figures(busy, *kinds) == {"finished": done, "retry": last, "failed": set(), "resumed": set()}
+    locked = ran("Move it", "stock.find_item", "stock.move_item", error="record_locked")
+    assert figures(locked, *kinds) == {"finished": done, "retry": set(), "failed": last, "resumed": set()}
+    item = DEPOT["stock.unlock_record"]
+    cured = locked.observe(Call(item.route_id, {}), Observation("ran", {"owner": "x"}), item, incomplete=True)
+    assert figures(cured, *kinds) == {
+        "finished": {*done, "stock.unlock_record"}, "retry": set(), "failed": set(), "resumed": last
+    }  # fmt: skip
+
+
+def test_a_route_that_failed_is_wanted_and_so_is_who_gives_what_it_lacks() -> None:
+    state = ran("Something", "freight.book_pickup", error="record_locked")
+    assert figures(state, "gives_missing") == {"gives_missing": {"sites.find_location"}}
+    assert figures(ran("Something", "leases.get_terms"), "gives_missing") == {"gives_missing": set()}
 
 
 def later_moments(surface: Surface, catalog: Catalog) -> list[Moment]:

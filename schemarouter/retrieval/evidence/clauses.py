@@ -6,7 +6,10 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-_PUNCTUATION = r"[.!?;:。！？；：…—–]+(?=\s|$|[^\d])|\n|,\s|、|，|[()（）「」]"
+_DENSE = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+# NFKC leaves no full-width signs. A full stop or colon ends something where white space or another script follows; after a
+# digit a full stop is most often a day's.
+_PUNCTUATION = rf"[!?;。]+|(?<!\d)[.](?=\s|$|[{_DENSE}])|[.]+$|[:…—–]+(?=\s|$|[{_DENSE}])|\n|,\s|、|[()「」]"
 # Conjunctions stand between clauses in spaced languages; endings of verbs close them in Korean and Japanese.
 _BETWEEN: Mapping[str, str] = {
     "en": r"and|then|so|but|because|since|if|once|when|after|before|while|until|unless|which|who|where|as soon as|also",

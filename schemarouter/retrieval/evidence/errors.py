@@ -12,9 +12,13 @@ from collections.abc import Mapping
 from schemarouter.retrieval.evidence.words import stem
 
 _TRANSIENT_WORDS = """
-    timeout busy unavailable throttled overloaded temporary temporarily retry transient interrupted reset congestion backoff
-    deadlock outage rate
+    timeout busy unavailable throttled overloaded temporary temporarily retry transient interrupted congestion backoff
+    deadlock outage
 """
+# By themselves these words mean other things: an interest rate, a password reset.
+_TRANSIENT_PAIRS = tuple(
+    frozenset(stem(word) for word in pair.split()) for pair in ("rate limit", "rate limited", "connection reset")
+)
 _TRANSIENT = frozenset(stem(word) for word in _TRANSIENT_WORDS.split())
 _CURES: Mapping[str, str] = {
     "expired": "renew refresh reissue extend request issue qualify",
@@ -68,7 +72,8 @@ _CURE_STEMS = {stem(word): tuple(stem(cure) for cure in cures.split()) for word,
 
 def is_transient(error_class: str) -> bool:
     """Whether the same call may simply work the next time."""
-    return any(stem(word) in _TRANSIENT for word in error_class.split("_"))
+    stems = {stem(word) for word in error_class.split("_")}
+    return bool(stems & _TRANSIENT) or any(pair <= stems for pair in _TRANSIENT_PAIRS)
 
 
 def error_stems(error_class: str) -> dict[str, float]:

@@ -48,16 +48,24 @@ class History:
 
     @classmethod
     def of(cls, state: ExecutionState, contracts: Contracts) -> History:
-        """Read off a state. A route whose registered outputs were not all observed has failed."""
+        """Read off a state, which tells in what order routes first ran, what was observed, and how the last turn ended.
+
+        A route is finished when all its outputs were observed, or one that no other route which ran gives, or when it came
+        last and the turn went well. The one that came last is pending when the turn failed, unless another one is, whose
+        second failure it may have been.
+        """
         finished = np.zeros(contracts.size, np.bool_)
         pending = np.zeros(contracts.size, np.bool_)
         fields = frozenset(state.observation_field_names)
         places = [contracts.position[r] for r in state.executed_registered_route_ids if r in contracts.position]
+        failed = state.last_execution_status in _FAILED
         for place in places:
             outputs = contracts.outputs[place]
-            unknown = not outputs and place == places[-1] and state.last_execution_status in _FAILED
-            done = outputs <= fields and not unknown
+            others = frozenset().union(*(contracts.outputs[other] for other in places if other != place))
+            done = outputs <= fields or bool((outputs - others) & fields) or (place == places[-1] and not failed)
             finished[place], pending[place] = done, not done
+        if failed and places and not pending.any():
+            finished[places[-1]], pending[places[-1]] = False, True
         return cls(finished, pending, places[-1] if places else None, np.asarray(places, np.int64))
 
 

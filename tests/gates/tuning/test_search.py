@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from conditions.store import pretty_json
-from gates.tuning.design import Design
+from gates.tuning.design import Design, Penalty
 from gates.tuning.report import Extent, tune
 from gates.tuning.search import Fold, choose, out_of_fold, outer_folds, recall, refitted
 from preregistration.protocol import load_protocol
@@ -61,6 +62,27 @@ def test_a_penalty_is_tried_on_every_moment_once_and_the_best_is_picked() -> Non
     assert {item.moments for item in tried} == {len(design().moments)}
     best = max(item.hits for item in tried)
     assert picked == max((item.penalty for item in tried if item.hits == best), key=lambda penalty: penalty.shared)
+
+
+def test_inside_too_no_task_is_judged_by_weights_that_it_had_a_say_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[set[str]] = []
+    judged: list[set[str]] = []
+
+    def fit(self: Design, tasks: Collection[str], penalty: Penalty) -> None:
+        fitted.append(set(tasks))
+
+    def judge(self: Design, size: int, tasks: Collection[str], weights: None) -> dict[int, bool]:
+        judged.append(set(tasks))
+        return {}
+
+    monkeypatch.setattr(Design, "fitted", fit)
+    monkeypatch.setattr(Design, "hits", judge)
+    tasks = design().tasks[:5]
+    choose(design(), tasks, GRID, 2)
+    assert len(fitted) == len(judged) == 4
+    for seen, held in zip(fitted, judged, strict=True):
+        assert held
+        assert seen == set(tasks) - held
 
 
 def test_the_stronger_penalty_wins_a_tie_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
