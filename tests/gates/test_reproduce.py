@@ -57,5 +57,5 @@ def test_a_run_named_after_another_retriever_is_refused(real: Slice, tmp_path: P
     folder = named(real.copy(tmp_path))
     run = read_run(folder)
     (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": {**run["identities"], "retriever": "random"}}))
-    with pytest.raises(InvalidRunError, match="comes out otherwise|on record"):
+    with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
         reproduce(folder, real.world, lambda done: None)
