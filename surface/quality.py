@@ -9,17 +9,20 @@ from difflib import SequenceMatcher
 from itertools import combinations
 
 from schemarouter.catalog import Catalog
+from schemarouter.errors import InvalidRunError
 from schemarouter.retrieval.language import language_of
 from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.text import tokenize
 from surface.loader import LANGUAGES, Surface
 from surface.task import Task, chain
-from surface.validate import skeleton
+from surface.twins import finishes_with_twin, near_twins, wrong_identifiers
+from surface.validate import check_task, skeleton
 
 MAX_JACCARD = 0.35
 MAX_ROUTE_SHARE = 0.06
 MAX_DESCRIPTION_OVERLAP = 0.8
 _NGRAM = 4
+TOGETHER = "together"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Figure:
     value: str
     holds: bool = True
     bound: str = ""
+
+
+def together(*surfaces: Surface) -> Surface:
+    """The tasks of several surfaces as one, to be looked at and never to be run."""
+    tasks = sorted((task for surface in surfaces for task in surface.tasks), key=lambda task: task.prompt.id)
+    return Surface(TOGETHER, tuple(tasks), {name: s for surface in surfaces for name, s in surface.strata.items()})
 
 
 def ngrams(query: str) -> frozenset[tuple[str, ...]]:
@@ -162,8 +171,14 @@ def named_routes(tasks: Sequence[Task]) -> Figure:
     )
 
 
-def bm25_difficulty(tasks: Sequence[Task], catalog: Catalog, *, top_k: int = 5) -> Figure:
-    """Plain BM25's Recall@k of the first route, by language; reported."""
+def bm25_difficulty(surface: Surface, catalog: Catalog, *, top_k: int = 5) -> Figure:
+    """Plain BM25's Recall@k of the first route, by language; reported.
+
+    Raises InvalidRunError for any surface but the development surface: nothing ranks for a frozen prompt.
+    """
+    if surface.name != "development":
+        raise InvalidRunError(f"BM25 ranks for prompts of the development surface alone, not of {surface.name}.")
+    tasks = surface.tasks
     retriever = build_retriever("bm25", catalog)
     hits: Counter[str] = Counter()
     totals: Counter[str] = Counter()
@@ -174,16 +189,16 @@ def bm25_difficulty(tasks: Sequence[Task], catalog: Catalog, *, top_k: int = 5) 
     return Figure(f"BM25 first-route Recall@{top_k} at {len(catalog)}", ", ".join(parts))
 
 
-def faults(surface: Surface, *, least_classes: int) -> Figure:
+def faults(surface: Surface, *, least_classes: int, least_cured: int) -> Figure:
     """Error classes, and how many recoverable failures are cured by another capability."""
     classes = {fault.error_class for task in surface.tasks for fault in task.key.faults}
     recoverable = [t for t in surface.tasks if surface.stratum(t.prompt.id) == "recoverable_execution_failure"]
     cured = sum(any(fault.cured_by for fault in task.key.faults) for task in recoverable)
-    holds = 3 * cured >= 2 * len(recoverable) and len(classes) >= least_classes
+    holds = cured >= least_cured and len(classes) >= least_classes
     text = (
         f"{len(classes)} error classes; {cured} of {len(recoverable)} recoverable failures cured by another capability"
     )
-    return Figure("faults", text, holds, f"≥ {least_classes} classes, two thirds cured")
+    return Figure("faults", text, holds, f"≥ {least_classes} classes, ≥ {least_cured} cured")
 
 
 def dimensions(surface: Surface, catalog: Catalog, *, least: int) -> Figure:
@@ -199,16 +214,17 @@ def dimensions(surface: Surface, catalog: Catalog, *, least: int) -> Figure:
     )
 
 
-def destructive(surface: Surface, catalog: Catalog, *, least: int) -> Figure:
+def destructive(surface: Surface, catalog: Catalog, *, least: int, least_near: int) -> Figure:
     """Tasks with an authorised destructive step, and tasks that have a destructive twin of a required route near at hand."""
     authorised = sum(bool(task.key.authorised) for task in surface.tasks)
     near = sum(bool(destructive_twins(task, catalog)) for task in surface.tasks)
     text = f"{authorised} tasks with one authorised; {near} with a destructive twin near at hand"
-    return Figure("destructive steps", text, authorised >= least, f"≥ {least}")
+    holds = authorised >= least and near >= least_near
+    return Figure("destructive steps", text, holds, f"≥ {least} and ≥ {least_near}")
 
 
 def destructive_twins(task: Task, catalog: Catalog) -> list[str]:
-    """Destructive routes that the plan does not need, of the provider of a write it needs, on an identifier it uses."""
+    """Destructive routes that the plan does not need, of a provider it needs, on an identifier it uses."""
     used = {
         f.semantic_id
         for step in task.key.steps
@@ -226,8 +242,53 @@ def destructive_twins(task: Task, catalog: Catalog) -> list[str]:
     ]
 
 
+def providers(tasks: Sequence[Task], catalog: Catalog) -> Figure:
+    """Providers of a catalog that some plan uses."""
+    known = {item.provider for item in catalog.capabilities}
+    unused = sorted(known - {catalog[step.route].provider for task in tasks for step in task.key.steps})
+    text = f"{len(known) - len(unused)} of {len(known)} {' '.join(unused)}".strip()
+    return Figure(f"providers of the {len(catalog)} in use", text, not unused, "all")
+
+
+def plans(tasks: Sequence[Task], catalogs: Mapping[int, Catalog]) -> Figure:
+    """Plans that are carried out from observables alone at every size."""
+    stuck = sorted({t.prompt.id for catalog in catalogs.values() for t in tasks if any(check_task(t, catalog))})
+    text = f"{len(tasks) - len(stuck)} of {len(tasks)} {' '.join(stuck)}".strip()
+    return Figure(f"plans carried out at {', '.join(map(str, catalogs))}", text, not stuck, "all")
+
+
+def wrong_twins(tasks: Sequence[Task], catalog: Catalog) -> Figure:
+    """Plans with a near twin in place of a step, and how many of them complete the task."""
+    calls, finished = 0, []
+    for task in tasks:
+        for step in task.key.steps:
+            for twin in near_twins(catalog[step.route], catalog):
+                if twin.route_id not in task.key.required_routes:
+                    calls += 1
+                    if finishes_with_twin(task, catalog, step.id, twin):
+                        finished.append(f"{task.prompt.id}.{step.id}:{twin.route_id}")
+    text = f"{len(finished)} of {calls} {' '.join(finished)}".strip()
+    return Figure(f"plans that a wrong twin completes at {len(catalog)}", text, not finished, "0")
+
+
+def refused_identifiers(surface: Surface, catalog: Catalog) -> Figure:
+    """Wrong identifiers at hand that a step takes, and identifier tasks that have none at hand."""
+    tried, taken, bare = 0, [], []
+    for task in surface.tasks:
+        answers = list(wrong_identifiers(task, catalog))
+        tried += len(answers)
+        taken += [f"{task.prompt.id}.{step}:{name}" for step, name, answer in answers if not answer.failed]
+        if surface.stratum(task.prompt.id) == "identifier_provenance_propagation" and not answers:
+            bare.append(task.prompt.id)
+    text = f"{len(taken)} of {tried} {' '.join(taken)}".strip() + f"; identifier tasks without one {len(bare)}"
+    return Figure("wrong identifiers taken", f"{text} {' '.join(bare)}".strip(), not taken and not bare, "0 and 0")
+
+
 def figures(surface: Surface, catalogs: Mapping[int, Catalog], bounds: Mapping[str, int]) -> list[Figure]:
-    """Every figure of a surface. `bounds` holds the least numbers of chains, error classes, dimensions and destructive tasks."""
+    """Every figure of a surface. `bounds` holds the least numbers, as `BOUNDS` names them.
+
+    BM25's difficulty is among them for the development surface alone.
+    """
     tasks, largest, smallest = surface.tasks, catalogs[max(catalogs)], catalogs[min(catalogs)]
     checks: list[Callable[[], Figure]] = [
         lambda: prompt_overlap(tasks),
@@ -236,19 +297,32 @@ def figures(surface: Surface, catalogs: Mapping[int, Catalog], bounds: Mapping[s
         lambda: chain_similarity(tasks),
         lambda: route_share(tasks),
         lambda: languages(tasks),
+        lambda: providers(tasks, smallest),
         lambda: description_overlap(largest),
         lambda: effects(largest),
         lambda: givers_and_takers(largest, least=4),
         lambda: named_routes(tasks),
-        lambda: faults(surface, least_classes=bounds["error_classes"]),
+        lambda: faults(surface, least_classes=bounds["error_classes"], least_cured=bounds["cured"]),
         lambda: dimensions(surface, smallest, least=bounds["dimensions"]),
-        lambda: destructive(surface, smallest, least=bounds["destructive"]),
-        lambda: bm25_difficulty(tasks, largest),
+        lambda: destructive(surface, smallest, least=bounds["destructive"], least_near=bounds["near"]),
     ]
+    if surface.name == "development":
+        checks.append(lambda: bm25_difficulty(surface, largest))
     return [check() for check in checks]
 
 
+def proofs(surface: Surface, catalogs: Mapping[int, Catalog]) -> list[Figure]:
+    """What carrying out the plans shows, rightly and with one step done wrong; takes seconds."""
+    return [
+        plans(surface.tasks, catalogs),
+        wrong_twins(surface.tasks, catalogs[max(catalogs)]),
+        refused_identifiers(surface, catalogs[min(catalogs)]),
+    ]
+
+
+# Together, what both may share counts once, and what no two tasks share adds up.
 BOUNDS: Mapping[str, Mapping[str, int]] = {
-    "development": {"chains": 70, "error_classes": 12, "dimensions": 10, "destructive": 10},
-    "frozen": {"chains": 130, "error_classes": 15, "dimensions": 15, "destructive": 24},
+    "development": {"chains": 70, "error_classes": 12, "cured": 12, "dimensions": 10, "destructive": 10, "near": 1},
+    "frozen": {"chains": 130, "error_classes": 15, "cured": 25, "dimensions": 15, "destructive": 24, "near": 40},
+    TOGETHER: {"chains": 130, "error_classes": 15, "cured": 37, "dimensions": 15, "destructive": 34, "near": 41},
 }

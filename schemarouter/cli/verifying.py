@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemarouter.cli.common import SurfaceName, print_json
+from schemarouter.cli.common import SurfaceName, console, print_json
 from schemarouter.cli.locking import fingerprints_here
 from schemarouter.errors import EXIT_INVALID
+
+if TYPE_CHECKING:
+    from surface.quality import Figure
 
 
 def _report(name: str) -> dict[str, Any]:
@@ -40,8 +44,16 @@ def _sound(report: dict[str, Any]) -> bool:
     return report["locked"] and not report["problems"] and all(row["holds"] for row in report["comparisons"])
 
 
-def verify(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+def verify(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="Figures of quality of both surfaces instead; takes half a minute.")
+    ] = False,
+) -> None:
     """Recompute every fingerprint, compare with the locks, and prove every task solvable from what is observable."""
+    if quality:
+        _verify_quality(as_json)
+        return
     reports = [_report(name) for name in SurfaceName]
     sound = all(_sound(report) for report in reports)
     if as_json:
@@ -67,3 +79,44 @@ def _print_report(report: dict[str, Any]) -> None:
     for task, problems in report["problems"].items():
         for problem in problems:
             typer.echo(f"  {task}: {problem}")
+
+
+def _figures() -> Iterator[tuple[str, list[Figure]]]:
+    """The figures of each surface by its name, and of the tasks of all together."""
+    from preregistration.protocol import load_protocol
+    from surface.loader import load_catalogs, load_surface
+    from surface.quality import BOUNDS, TOGETHER, figures, proofs, together
+
+    surfaces = {str(name): load_surface(name) for name in SurfaceName}
+    for name, surface in surfaces.items():
+        if surface.tasks:
+            catalogs = load_catalogs(load_protocol(name).catalogs)
+            yield name, [*figures(surface, catalogs, BOUNDS[name]), *proofs(surface, catalogs)]
+    if all(surface.tasks for surface in surfaces.values()):
+        catalogs = load_catalogs(load_protocol(SurfaceName.frozen).catalogs)
+        yield TOGETHER, figures(together(*surfaces.values()), catalogs, BOUNDS[TOGETHER])
+
+
+def _verify_quality(as_json: bool) -> None:
+    found = dict(_figures())
+    sound = all(figure.holds for rows in found.values() for figure in rows)
+    if as_json:
+        rows = {name: [vars(figure) for figure in figures] for name, figures in found.items()}
+        print_json({"sound": sound, "surfaces": rows})
+    else:
+        for name, figures in found.items():
+            _print_figures(name, figures)
+    if not sound:
+        raise typer.Exit(EXIT_INVALID)
+
+
+def _print_figures(name: str, figures: list[Figure]) -> None:
+    from rich.table import Table
+
+    table = Table(title=name, title_justify="left", box=None, pad_edge=False)
+    for heading in ("figure", "value", "bound", "holds"):
+        table.add_column(heading, overflow="fold")
+    for figure in figures:
+        holds = ("yes" if figure.holds else "no") if figure.bound else ""
+        table.add_row(figure.name, figure.value, figure.bound, holds)
+    console().print(table)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from schemarouter.catalog import read_model
@@ -122,9 +123,7 @@ class Typed:
         scores = np.round(gains.sum(axis=1), _DECIMALS)
         chosen = top_k(scores, k)
         items = tuple((self.ids[place], float(scores[place])) for place in chosen)
-        parts = {
-            self.ids[place]: self._parts(own[place], gains[place], float(log_odds[place]), phase) for place in chosen
-        }
+        parts = self._parts(chosen, own[chosen], gains[chosen], log_odds[chosen], phase)
         unread = (self._relevance.unread, self._query(request).unread)
         note = "; ".join(filter(None, (silence(items, k, len(self.ids)), *unread)))
         return Ranking(items, (Stage("typed", len(items), note),), self._tokens(request, state), parts)
@@ -155,20 +154,19 @@ class Typed:
                 self._read.popitem(last=False)
         return known
 
-    def _parts(self, own: Floats, gains: Floats, log_odds: float, phase: int) -> dict[str, float]:
-        """What each kind of evidence gave; the relevance of an entry is told apart into its own kinds."""
-        parts = {
-            group: float(sum(gains[flow.PLACE[name]] for name in names))
-            for group, names in flow.GROUPS.items()
-            if group != "relevance"
-        }
-        scale = float(self._score[phase, flow.PLACE["relevance"]])
+    def _parts(
+        self, chosen: NDArray[np.int64], own: Floats, gains: Floats, log_odds: Floats, phase: int
+    ) -> dict[str, dict[str, float]]:
+        """What each kind of evidence gave, by entry; the relevance of an entry is told apart into its own kinds."""
+        scale = self._score[phase, flow.PLACE["relevance"]]
         told = own * self._own[phase] * scale
-        for group, names in RELEVANCE_GROUPS.items():
-            parts[group] = float(sum(told[relevance.FEATURES.index(name)] for name in names))
         # Relevance is measured against the best entry, which is the same number for all of them.
-        parts["against the best"] = log_odds * scale - float(told.sum())
-        return parts
+        against = log_odds * scale - told.sum(axis=1)
+        columns = np.column_stack((gains @ _SCORE_GROUPS, told @ _RELEVANCE_GROUPS, against)).tolist()
+        return {
+            self.ids[place]: dict(zip(_PARTS, row, strict=True))
+            for place, row in zip(chosen.tolist(), columns, strict=True)
+        }
 
 
 RELEVANCE_GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -177,6 +175,17 @@ RELEVANCE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "provider": ("provider_words", "provider_meaning"),
     "literals": ("literal",),
 }
+
+
+def _indicator(features: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Floats:
+    """Which figure belongs to which group, shape (features, groups)."""
+    return np.asarray([[float(name in names) for names in groups.values()] for name in features], np.float64)
+
+
+_SCORED = {group: names for group, names in flow.GROUPS.items() if group != "relevance"}
+_SCORE_GROUPS = _indicator(flow.FEATURES, _SCORED)
+_RELEVANCE_GROUPS = _indicator(relevance.FEATURES, RELEVANCE_GROUPS)
+_PARTS = (*_SCORED, *RELEVANCE_GROUPS, "against the best")
 
 
 def read_query(query: str) -> tuple[str, ExecutionState]:

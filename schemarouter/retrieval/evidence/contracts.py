@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +50,18 @@ class Edges:
         entry, what, weight = zip(*rows, strict=True) if rows else ((), (), ())
         return cls(np.asarray(entry, np.int64), np.asarray(what, np.int64), np.asarray(weight, np.float64))
 
+    @cached_property
+    def _runs(self) -> tuple[Ints, Ints]:
+        """The entries that have edges, and where the edges of each begin."""
+        entries, starts = np.unique(self.entry, return_index=True)
+        return entries, starts.astype(np.int64)
+
     def most(self, values: Floats | Bools, size: int) -> Floats:
         """Per entry the largest of `values` (one an edge, at least 0); 0 for an entry without edges. Shape (size,)."""
         found = np.zeros(size)
-        np.maximum.at(found, self.entry, values)
+        entries, starts = self._runs
+        if len(entries):
+            found[entries] = np.maximum.reduceat(values, starts)
         return found
 
     def total(self, values: Floats | Bools, size: int) -> Floats:

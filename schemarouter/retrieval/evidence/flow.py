@@ -170,7 +170,9 @@ class Flow:
         known[[c.field_place[name] for name in state.observation_field_names if name in c.field_place]] = True
         fields = c.required_fields
         table[:, PLACE["fields_observed"]] = fields.total(known[fields.what], c.size) / c.required_count
-        table[:, PLACE["same_provider"]] = np.isin(c.provider, c.provider[history.executed])
+        visited = np.zeros(len(c.providers), np.bool_)
+        visited[c.provider[history.executed]] = True
+        table[:, PLACE["same_provider"]] = visited[c.provider]
         latest = history.latest
         if latest is None:
             return
