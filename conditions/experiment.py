@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,7 +20,9 @@ from conditions.store import (
     RUN_FILE,
     TIMING_FILE,
     ShardWriter,
+    append_line,
     header_line,
+    open_log,
     pretty_json,
     read_run,
     shard_name,
@@ -66,6 +68,11 @@ class Plan:
     conditions: tuple[str, ...]
     limit: int | None = None
 
+    @property
+    def whole(self) -> int:
+        """Number of episodes that the grid has without a limit."""
+        return len(self.tasks) * len(self.catalogs) * len(self.conditions)
+
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """Every episode of the grid."""
@@ -98,7 +105,10 @@ def make_plan(
     conditions: Sequence[str] = (),
     limit: int | None = None,
 ) -> Plan:
-    """The whole grid of a protocol, or the part asked for. Raises UsageError for names that are not in it."""
+    """The whole grid of a protocol, or the part asked for; a limit that cuts nothing off is none.
+
+    Raises UsageError for names that are not in the grid.
+    """
     known = [task.prompt.id for task in surface.tasks]
     for kind, given, allowed in (
         ("task", tasks, known),
@@ -110,12 +120,12 @@ def make_plan(
                 raise UsageError(unknown(kind, name, allowed, at_most=10))
     if limit is not None and limit < 1:
         raise UsageError(f"--limit is a whole number from 1, got {limit}.")
-    return Plan(
+    plan = Plan(
         tuple(t for t in known if not tasks or t in tasks),
         tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
         tuple(n for n in protocol.conditions.names if not conditions or n in conditions),
-        limit,
     )
+    return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
 
 
 class _StoredPlan(BaseModel):
@@ -144,6 +154,8 @@ def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
         twice = [str(name) for name, count in Counter(part).items() if count > 1]
         if twice:
             raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
+    if plan.limit is not None and not 1 <= plan.limit < plan.whole:
+        raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
     stated, actual = (told.episodes, told.fingerprint), (len(plan.units), plan.fingerprint)
     if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
         raise InvalidRunError(
@@ -299,13 +311,6 @@ def _holds_a_run(folder: Path) -> bool:
     return False
 
 
-def _open_timing(path: Path) -> BinaryIO:
-    try:
-        return path.open("ab")
-    except OSError as error:
-        raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
-
-
 def execute(folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]) -> None:
     """Run every unit that is not finished yet, appending records; `progress` is told the number finished so far.
 
@@ -322,7 +327,7 @@ def _run_unfinished(
     folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]
 ) -> None:
     header = header_line(run["identities"], run["plan"], 1, 1)
-    with ShardWriter(folder / shard_name(1, 1), header) as writer, _open_timing(folder / TIMING_FILE) as timing:
+    with ShardWriter(folder / shard_name(1, 1), header) as writer, open_log(folder / TIMING_FILE) as timing:
         progress(len(writer.finished))
         for unit in plan.units:
             if unit.episode_id in writer.finished:
@@ -332,7 +337,7 @@ def _run_unfinished(
             wall_ms = (time.perf_counter_ns() - start) / 1e6
             writer.append(record)
             line = {"episode": unit.episode_id, "attempt": record.attempt, "wall_ms": round(wall_ms, 3)}
-            timing.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+            append_line(timing, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
             if record.infrastructure:
                 raise InfrastructureError(
                     f"{unit.episode_id}: the machine failed ({record.events[-1].detail}); it is on record, "  # type: ignore[union-attr]

@@ -164,17 +164,23 @@ def _collect(folder: Path, run: Mapping[str, Any], plan: Plan, world: World) -> 
                 raise InvalidRunError(
                     f"{line.place}: attempt {record.attempt} of {name} where {attempts[name]} comes next."
                 )
-            catalog, task = world.catalogs[record.catalog], world.surface.by_id[record.task]
-            if record.infrastructure:
-                collected.infrastructure += 1
-                continue
-            timeline = Replay(record, task, catalog, world.protocol, counter, line.place).run()
-            figures = measure(record, timeline, task.key, world.protocol.conditions)
-            collected.rows[name] = Row(record.task, record.catalog, record.condition, figures)
-            if timeline.exposures and record.condition in SR_CONDITIONS:
-                opening = collected.openings.setdefault((record.task, record.catalog), {})
-                opening[line.place] = timeline.exposures[0].ranking
+            _take(line, world, counter, collected)
     return collected
+
+
+def _take(line: ShardLine, world: World, counter: TokenCounter, collected: _Collected) -> None:
+    """Replay a record and take its figures in; an attempt that the machine ended is checked alike, and only counted."""
+    record = line.record
+    catalog, task = world.catalogs[record.catalog], world.surface.by_id[record.task]
+    timeline = Replay(record, task, catalog, world.protocol, counter, line.place).run()
+    if timeline.exposures and record.condition in SR_CONDITIONS:
+        opening = collected.openings.setdefault((record.task, record.catalog), {})
+        opening[line.place] = timeline.exposures[0].ranking
+    if record.infrastructure:
+        collected.infrastructure += 1
+        return
+    figures = measure(record, timeline, task.key, world.protocol.conditions)
+    collected.rows[record.episode_id] = Row(record.task, record.catalog, record.condition, figures)
 
 
 def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:

@@ -93,12 +93,15 @@ def resample_counts(sizes: Sequence[int], *, iterations: int, seed: int, draws_p
 
     Cell by cell, n (ordinary bootstrap) or n - 1 (Rao & Wu 1988) of its n tasks are drawn with replacement from one
     `Generator(PCG64(seed))`. A cell of one task is kept fixed at count 1 under both, so it shows no variation; under
-    "n-1" there would be nothing to draw. Raises `DesignError` for cells that are empty or beyond 255 tasks.
+    "n-1" there would be nothing to draw. Raises `DesignError` for cells that are empty or beyond 255 tasks, and for
+    iterations or a seed that are no whole numbers.
     """
     if draws_per_cell not in ("n", "n-1"):
         raise DesignError(f"draws_per_cell is {draws_per_cell!r}; allowed are 'n' and 'n-1'.")
-    if iterations < 1:
-        raise DesignError(f"{iterations} iterations; at least one is needed.")
+    if not _is_whole(iterations) or iterations < 1:
+        raise DesignError(f"{iterations} iterations; a whole number from 1 is needed.")
+    if not _is_whole(seed) or seed < 0:
+        raise DesignError(f"seed {seed}; a whole number from 0 is needed.")
     _check_sizes(sizes)
     generator = np.random.Generator(np.random.PCG64(seed))
     counts = np.ones((iterations, sum(sizes)), dtype=np.uint8)
@@ -178,9 +181,13 @@ def ratio_draws(
 
 
 def _check_sizes(sizes: Sequence[int]) -> None:
-    wrong = [size for size in sizes if not 1 <= size <= _MAX_CELL]
+    wrong = [size for size in sizes if not (_is_whole(size) and 1 <= size <= _MAX_CELL)]
     if wrong or not sizes:
         raise DesignError(f"cell sizes {wrong or 'none'}; a cell has 1 to {_MAX_CELL} tasks.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _integers(what: str, values: npt.ArrayLike) -> Integers:

@@ -46,12 +46,19 @@ def percentile(draws: npt.ArrayLike, level: float = 0.95, *, method: str = PERCE
     """Take the central `level` of the defined draws (Efron 1979), quantiles interpolated linearly.
 
     `draws`: (iterations,) floats, not-a-number where undefined. `method` is the name shown: draws of a Rao-Wu counts
-    matrix make a Rao-Wu interval by the same quantiles. Raises `DesignError` for a level outside (0, 1) or no draws.
+    matrix make a Rao-Wu interval by the same quantiles. Raises `DesignError` for a level outside (0, 1), no draws, or
+    draws that are infinite.
     """
     tail = _tail(level)
     values = np.asarray(draws, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise DesignError(f"draws of shape {values.shape}; one axis with at least one draw is needed.")
+    infinite = np.flatnonzero(np.isinf(values))
+    if infinite.size:
+        raise DesignError(
+            f"{infinite.size} of {values.size} draws are infinite, the first at {int(infinite[0])}; a draw is a finite "
+            "number, or not-a-number where it is undefined."
+        )
     undefined = np.isnan(values)
     n_undefined = int(np.count_nonzero(undefined))
     if n_undefined == values.size:
@@ -139,11 +146,11 @@ def exact_binomial(successes: float, trials: float, level: float = 0.95) -> Inte
     """Take the central exact interval of a binomial rate (Clopper & Pearson 1934) by beta quantiles.
 
     Fractions are allowed, as for effective sample sizes (Korn & Graubard 1998). No trials: undefined. Raises
-    `DesignError` unless 0 <= successes <= trials.
+    `DesignError` unless 0 <= successes <= trials, both finite.
     """
     tail = _tail(level)
-    if not 0 <= successes <= trials:
-        raise DesignError(f"{successes} successes of {trials} trials; 0 <= successes <= trials is needed.")
+    if not 0 <= successes <= trials < math.inf:
+        raise DesignError(f"{successes} successes of {trials} trials; finite 0 <= successes <= trials is needed.")
     if trials == 0:
         return Interval(None, None, EXACT, note="undefined: no trials")
     failures = trials - successes
@@ -160,10 +167,12 @@ def logit_t(numerator: Integers, denominator: Integers, cell_index: Integers, le
     squared deviations of z from its cell mean; that of logit p is var / (p (1 - p))**2; degrees of freedom are tasks
     less cells. A cell of one task adds no variance, and the note says how many there are. For a rate of 0 or 1, no
     variance or no degrees of freedom the exact binomial bound stands in, one trial for each task with a denominator.
-    Raises `DesignError` where numerator and denominator are no rate.
+    Raises `DesignError` where numerator and denominator are no rate, or tasks and cells are not as many.
     """
     tail = _tail(level)
     _require_rate(numerator, denominator)
+    if cell_index.shape != numerator.shape:
+        raise DesignError(f"cell_index {cell_index.shape} for tasks {numerator.shape}; each task has one cell.")
     cells = [np.flatnonzero(cell_index == cell) for cell in np.unique(cell_index)]
     events, hits = int(denominator.sum()), int(numerator.sum())
     if events == 0:

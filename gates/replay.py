@@ -34,6 +34,9 @@ from schemarouter.tokens import Message, TokenCounter, call_text, result_text
 from surface.environment import Environment
 from surface.task import Task
 
+# Ends that nobody chose: something failed. Of the machine's failures nothing is measured, but what led there is checked.
+BROKEN_OFF = frozenset({"exception", "infrastructure"})
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -276,12 +279,15 @@ class Replay:
             yield f"{call.route_id} was refused with {dict(observation.payload)}, but the policy says {expected.error!r}"
 
     def _compare_execution(self, call: Call, observation: Observation) -> Iterator[str]:
-        actual = self._environment.execute(call) if call.route_id in self.catalog else unregistered(call)
+        actual = self._run_again(call)
         if not _same(actual, observation):
             yield (
                 f"{call.route_id} answers {dict(actual.payload)} ({actual.outcome}), "
                 f"the record says {dict(observation.payload)} ({observation.outcome})"
             )
+
+    def _run_again(self, call: Call) -> Observation:
+        return self._environment.execute(call) if call.route_id in self.catalog else unregistered(call)
 
     def _settle(self, call: Call, event: Observed) -> None:
         """After a tool turn: judge what is next now, and let the conversation grow."""
@@ -300,32 +306,42 @@ class Replay:
         ]
 
     def _end(self, event: Ended) -> Iterator[str]:
-        progress = self._environment.progress
-        if event.steps_completed != tuple(progress.complete):
-            yield f"the outcome says steps {list(event.steps_completed)}, the events give {progress.complete}"
         if event.reason not in self._possible_ends(event.detail):
             yield f"the outcome {event.reason!r} contradicts the events"
-        asked = self._asks_in_vain > 0
-        if not (asked and event.reason == "exception"):
+        broken_off = event.reason in BROKEN_OFF
+        if not (self._asks_in_vain > 0 and broken_off):
             yield from self._arm.owed()
         # Between two turns only the next one can have failed, before its tokens were counted.
-        between = event.reason == "exception" and not self._to_act and not self._in_tool_turn
+        between = broken_off and not self._to_act and not self._in_tool_turn
         if event.turn != self._turn and not (between and event.turn == self._turn + 1 <= self.max_turns):
             yield f"the episode ends in turn {event.turn}, the events in turn {self._turn}"
         self._begun_is_run()
+        yield from self._compare_steps(event)
+
+    def _compare_steps(self, event: Ended) -> Iterator[str]:
+        complete = self._environment.progress.complete
+        told = [*complete]
+        if event.steps_completed == tuple(told):
+            return
+        if event.reason == "infrastructure" and self._call is not None and self.timeline.executions[-1].ran:
+            # The call had run when the machine failed, and what came of it was no longer put on record.
+            self._run_again(self._call)
+            if event.steps_completed == tuple(complete):
+                return
+        yield f"the outcome says steps {list(event.steps_completed)}, the events give {told}"
 
     def _possible_ends(self, detail: str) -> set[str]:
         """The reasons for which an episode can end where the events stop; `detail` is what the agent says when it stops."""
         if self._in_tool_turn:
             # Code failed inside the turn; whoever broke it off, what ran is on record.
-            return {"exception", "agent_stopped"}
+            return {*BROKEN_OFF, "agent_stopped"}
         if not self._environment.progress.incomplete:
             return {"completed"}
         if self._to_act:
-            return {"exception", "stalled" if detail == "stalled" else "agent_stopped"}
+            return {*BROKEN_OFF, "stalled" if detail == "stalled" else "agent_stopped"}
         if self._asks_in_vain > 1:
-            return {"exception", "stalled"}
-        return {"exception", "turn_limit"} if self._turn else {"exception"}
+            return {*BROKEN_OFF, "stalled"}
+        return {*BROKEN_OFF, "turn_limit"} if self._turn else {*BROKEN_OFF}
 
     def _begun_is_run(self) -> None:
         """A call that was let through and never came back counts as having run: nobody can say that it did nothing."""

@@ -108,9 +108,15 @@ def read_lock(surface: str, folder: Path | None = None) -> Lock | None:
 
 
 def compare(lock: Lock, actual: Mapping[str, str]) -> list[Comparison]:
-    """Every locked thing beside what is here, sorted by name."""
+    """Every locked thing beside what is here, sorted by name; first, where it differs, whether the surface is confirmatory.
+
+    That stands in the lock beside its fingerprints, since it decides how strictly the lock is kept.
+    """
     promised = lock.current
-    return [Comparison(name, promised.get(name), actual.get(name)) for name in sorted({*promised, *actual})]
+    rows = [Comparison(name, promised.get(name), actual.get(name)) for name in sorted({*promised, *actual})]
+    held = str(lock.confirmatory)
+    stated = actual.get(f"preregistration/{protocol.FILES[lock.surface]}#confirmatory", held)
+    return rows if stated == held else [Comparison("confirmatory", held, stated), *rows]
 
 
 def require_as_locked(lock: Lock, actual: Mapping[str, str]) -> None:

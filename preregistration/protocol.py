@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemarouter.catalog import read_model
 from schemarouter.errors import InvalidRunError, UsageError, unknown
@@ -17,6 +17,26 @@ RESULTS = FOLDER / "results"
 FILES = {"development": "development-v1.json", "frozen": "corrective-reretrieval-v1.json"}
 
 
+_Item = TypeVar("_Item", int, str)
+
+
+def _each_once(values: tuple[_Item, ...]) -> tuple[_Item, ...]:
+    twice = sorted({str(value) for value in values if values.count(value) > 1})
+    if twice:
+        raise ValueError(f"given twice: {', '.join(twice)}; each stands there once")
+    return values
+
+
+def _widening(stages: tuple[int, ...]) -> tuple[int, ...]:
+    if list(stages) != sorted(set(stages)):
+        raise ValueError("stages widen a list, so each is larger than the one before it")
+    return stages
+
+
+Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_each_once)]
+Count = Annotated[int, Field(ge=1)]
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -24,9 +44,9 @@ class _Part(BaseModel):
 class ConditionRules(_Part):
     """Numbers of the conditions."""
 
-    names: tuple[str, ...] = Field(strict=False)
+    names: Words
     top_k: int = Field(ge=1)
-    progressive_stages: tuple[int, ...] = Field(strict=False)
+    progressive_stages: Annotated[tuple[Count, ...], AfterValidator(_widening)] = Field(strict=False, min_length=1)
     refresh_budget: int = Field(ge=0)
 
     @property
@@ -55,7 +75,7 @@ class StatisticsRules(_Part):
     """How intervals are drawn."""
 
     iterations: int = Field(ge=1)
-    seed: int
+    seed: int = Field(ge=0)
     level: float = Field(gt=0, lt=1)
     stratify_by: Literal["stratum_language", "stratum"]
 
@@ -68,10 +88,10 @@ class Protocol(_Part):
     surface: Literal["development", "frozen"]
     confirmatory: bool
     question: str
-    catalogs: tuple[int, ...] = Field(strict=False)
+    catalogs: Annotated[tuple[Count, ...], AfterValidator(_each_once)] = Field(strict=False, min_length=1)
     tasks_per_cell: int = Field(ge=1)
-    strata: tuple[str, ...] = Field(strict=False)
-    languages: tuple[str, ...] = Field(strict=False)
+    strata: Words
+    languages: Words
     conditions: ConditionRules
     episode: EpisodeRules
     gate: GateRules

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from schemarouter.catalog_tools import MAX_TOOL_NAME, read_tool, tool_name
 from schemarouter.catalog_tools import route_of as route_of
+from schemarouter.characters import first_invisible
 from schemarouter.errors import SchemaRouterError, unknown
 from schemarouter.identity import fingerprint
 
@@ -47,12 +48,16 @@ class Contract(BaseModel):
     example: Any = None
 
     @model_validator(mode="after")
-    def _unit_and_enum_fit(self) -> Self:
+    def _unit_enum_and_example_fit(self) -> Self:
         problems = []
         if self.unit is not None and self.dimension is None:
             problems.append(f"field {self.name!r} has unit {self.unit!r} but no dimension")
         if self.enum and self.type != "string":
             problems.append(f"field {self.name!r} has an enum but is of type {self.type}; only strings have one")
+        if self.unit is not None and (sign := first_invisible(self.unit)):
+            problems.append(f"field {self.name!r} has a unit with the invisible character {sign}; write it without")
+        if self.example is not None and not matches_type(self.example, self.type):
+            problems.append(f"field {self.name!r} is {self.type}, but its example is {type_name(self.example)}")
         if problems:
             raise ValueError("; ".join(problems))
         return self

@@ -6,77 +6,28 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, Self, final, get_args
+from typing import Any, Final, Self, final
 
 import orjson
 from pydantic import ConfigDict, model_validator
 
-from schemarouter import forbidden, identity
-from schemarouter.catalog import IDENTIFIER_PATTERN, Capability, CatalogError, JsonType, OutputField, json_type
+from schemarouter import forbidden
+from schemarouter.catalog import IDENTIFIER_PATTERN, Capability, CatalogError, OutputField, json_type
 from schemarouter.errors import unknown
-from schemarouter.forbidden import FORBIDDEN, SealedModel, shorten
+from schemarouter.forbidden import SealedModel, shorten
 from schemarouter.forbidden import StateError as StateError
+from schemarouter.state_contract import ALWAYS_COUNTED, FAILED, NAME, OUTCOMES, ROUTES, SEPARATOR, STATUSES
+from schemarouter.state_contract import CONTRACT as CONTRACT
+from schemarouter.state_contract import FIELDS as FIELDS
+from schemarouter.state_contract import MARKER as MARKER
+from schemarouter.state_contract import PATTERNS as PATTERNS
+from schemarouter.state_contract import Outcome as Outcome
+from schemarouter.state_contract import Status as Status
+from schemarouter.state_contract import fingerprint as fingerprint
 
-Status = Literal["not_run", "ok", "executed", "error", "blocked"]
-Outcome = Literal["ran", "error", "blocked"]
-
-MARKER: Final = "[EXECUTION_STATE]"
-_ROUTES: Final = "executed_registered_route_ids"
-_SEPARATOR: Final = f"\n\n{MARKER}\n"
-_STATUSES: Final[tuple[str, ...]] = get_args(Status)
-_OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
-_FAILED: Final = frozenset({"error", "blocked"})
-_ALWAYS_COUNTED: Final = frozenset({"status", "error"})
-
-_NAME: Final = "[a-z][a-z0-9_]{0,63}"
-# Units are short signs, some outside ASCII; white space, control and invisible characters would let text in.
-_UNIT: Final = r"[^\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]{1,32}"
-
-PATTERNS: Final[dict[str, str]] = {
-    _ROUTES: IDENTIFIER_PATTERN.pattern,
-    "observation_field_names": _NAME,
-    "observation_semantic_ids": r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*",
-    "observation_value_types": "|".join(get_args(JsonType)),
-    "observation_units": _UNIT,
-    "observation_dimensions": _NAME,
-    "observation_qualifiers": "[a-z0-9][a-z0-9_]*=[a-z0-9][a-z0-9_]*",
-    "stable_observed_identifiers": IDENTIFIER_PATTERN.pattern,
-}
-_ANY_TURN: Final = (_ROUTES, "observation_field_names", "observation_value_types")
-
-
-def _list_contract(name: str) -> dict[str, Any]:
-    order = "execution" if name == _ROUTES else "sorted by code point"
-    turns = "any turn" if name in _ANY_TURN else "completed turn"
-    shape = {"type": "list", "items": PATTERNS[name], "unique": True, "order": order}
-    return {**shape, "cumulative": True, "changed_by": turns}
-
-
-CONTRACT: Final[dict[str, Any]] = {
-    "fields": {
-        "original_query": {"type": "string", "cumulative": False, "changed_by": "nothing"},
-        **{name: _list_contract(name) for name in PATTERNS},
-        "last_execution_status": {"type": "enum", "values": list(_STATUSES), "changed_by": "any turn"},
-        "last_error_class": {"type": "null or string", "pattern": _NAME, "changed_by": "any turn"},
-        "task_incomplete_boolean": {"type": "boolean", "changed_by": "any turn"},
-    },
-    "counted_without_registration": sorted(_ALWAYS_COUNTED),
-    "identifier_types": ["integer", "string"],
-    "error_class_otherwise": "unclassified",
-    "failed": sorted(_FAILED),
-    "forbidden": sorted(FORBIDDEN),
-    "marker": MARKER,
-    "rendering": ["original_query", _SEPARATOR, "canonical JSON of the other fields"],
-}
-FIELDS: Final[tuple[str, ...]] = tuple(CONTRACT["fields"])
 _MATCH: Final = {name: re.compile(pattern).fullmatch for name, pattern in PATTERNS.items()}
-_MATCH_NAME: Final = re.compile(_NAME).fullmatch
+_MATCH_NAME: Final = re.compile(NAME).fullmatch
 _IDENTIFIER_INTEGERS: Final = 10**128
-
-
-def fingerprint() -> str:
-    """SHA-256 of the state contract: fields, types, orders, patterns, forbidden names, rendering."""
-    return identity.fingerprint(CONTRACT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +81,7 @@ def _query_problem(value: object) -> str | None:
 def _list_problem(name: str, value: object) -> str | None:
     if type(value) is not tuple:
         return f"must be a list of strings, got {type(value).__name__}"
-    match, ordered, previous = _MATCH[name], name != _ROUTES, ""
+    match, ordered, previous = _MATCH[name], name != ROUTES, ""
     for item in value:
         if type(item) is not str:
             return f"holds {shorten(item)} of type {type(item).__name__}; only plain strings are allowed"
@@ -147,13 +98,13 @@ def _list_problem(name: str, value: object) -> str | None:
 
 
 def _status_problem(value: object) -> str | None:
-    fits = type(value) is str and value in _STATUSES
-    return None if fits else f"must be one of {', '.join(_STATUSES)}, got {shorten(value)}"
+    fits = type(value) is str and value in STATUSES
+    return None if fits else f"must be one of {', '.join(STATUSES)}, got {shorten(value)}"
 
 
 def _error_class_problem(value: object) -> str | None:
     fits = value is None or (type(value) is str and _MATCH_NAME(value))
-    return None if fits else f"must be null or a plain string that matches {_NAME}, got {shorten(value)}"
+    return None if fits else f"must be null or a plain string that matches {NAME}, got {shorten(value)}"
 
 
 def _boolean_problem(value: object) -> str | None:
@@ -175,7 +126,7 @@ def _problems(fields: Mapping[str, Any]) -> list[str]:
     if found or len(fields) != len(FIELDS):
         return found
     status = fields["last_execution_status"]
-    if (status in _FAILED) != (fields["last_error_class"] is not None):
+    if (status in FAILED) != (fields["last_error_class"] is not None):
         found.append(f"last_error_class: is null exactly when the last turn did not fail, but the status is {status}")
     if status == "not_run" and any(fields[name] for name in PATTERNS):
         found.append("last_execution_status: is not_run, but something has been executed or observed")
@@ -231,7 +182,7 @@ class _Gathered:
         self.term("observation_dimensions", output.dimension)
         for atom in output.qualifier_atoms:
             self.term("observation_qualifiers", atom)
-        if output.is_identifier and output.name not in _ALWAYS_COUNTED:
+        if output.is_identifier and output.name not in ALWAYS_COUNTED:
             self.identifier(value)
 
 
@@ -241,7 +192,7 @@ def _gather(observation: Observation, capability: Capability | None) -> _Gathere
     names, types = gathered.terms["observation_field_names"], gathered.terms["observation_value_types"]
     for name, value in observation.payload.items():
         output = outputs.get(name) if type(name) is str and _MATCH_NAME(name) else None
-        if output is None and not (type(name) is str and name in _ALWAYS_COUNTED):
+        if output is None and not (type(name) is str and name in ALWAYS_COUNTED):
             gathered.left_out["unregistered_fields"] += 1
             continue
         try:
@@ -257,8 +208,8 @@ def _gather(observation: Observation, capability: Capability | None) -> _Gathere
 
 
 def _require_turn(call: Call, observation: Observation, capability: Capability | None) -> None:
-    if type(observation.outcome) is not str or observation.outcome not in _OUTCOMES:
-        raise StateError(unknown("outcome", shorten(observation.outcome), _OUTCOMES))
+    if type(observation.outcome) is not str or observation.outcome not in OUTCOMES:
+        raise StateError(unknown("outcome", shorten(observation.outcome), OUTCOMES))
     if not isinstance(observation.payload, Mapping):
         raise StateError(f"observation payload must be a mapping, got {type(observation.payload).__name__}.")
     if capability is None:
@@ -341,8 +292,8 @@ class ExecutionState(SealedModel):
             new = terms.difference(fields[name])
             if new:
                 fields[name] = tuple(sorted((*fields[name], *new)))
-        if capability is not None and capability.route_id not in fields[_ROUTES]:
-            fields[_ROUTES] = (*fields[_ROUTES], capability.route_id)
+        if capability is not None and capability.route_id not in fields[ROUTES]:
+            fields[ROUTES] = (*fields[ROUTES], capability.route_id)
         if observation.failed:
             fields["last_execution_status"] = observation.outcome
             fields["last_error_class"] = error_class(observation.error_text)
@@ -360,7 +311,7 @@ class ExecutionState(SealedModel):
         """The query, the marker line and the canonical JSON of the other eleven fields. Raises as canonical_json."""
         fields = self._held()
         query: str = fields.pop("original_query")
-        return f"{query}{_SEPARATOR}{orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()}"
+        return f"{query}{SEPARATOR}{orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()}"
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
@@ -408,9 +359,9 @@ def _read_canonical(query: str, rest: str) -> ExecutionState | None:
 
 def parse_retrieval_query(text: str) -> ExecutionState:
     """Read a rendered query back. Raises StateError when `text` is not, to the byte, what a state renders."""
-    if type(text) is not str or _SEPARATOR not in text:
+    if type(text) is not str or SEPARATOR not in text:
         raise StateError(f"not a rendered query: the line {MARKER} between query and state is missing.")
-    query, _, rest = text.rpartition(_SEPARATOR)
+    query, _, rest = text.rpartition(SEPARATOR)
     state = _read_canonical(query, rest)
     if state is not None:
         return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -121,6 +122,17 @@ class TaskKey(_Frozen):
             raise ValueError(
                 f"steps of role corrective are {sorted(labelled)}, but the faults are cured by {sorted(cures)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _cures_come_to_an_end(self) -> Self:
+        needed: dict[str, list[str]] = {}
+        for fault in self.faults:
+            needed.setdefault(fault.step, []).extend(fault.cured_by)
+        try:
+            TopologicalSorter(needed).prepare()
+        except CycleError as error:
+            raise ValueError(f"cures that need each other: {' needs '.join(reversed(error.args[1]))}") from None
         return self
 
     @cached_property

@@ -57,7 +57,7 @@ OTHER_FIELD: dict[str, list[Any]] = {
     "qualifiers": [{}, {"basis": "gross", "site": "a"}, {"basis": "net"}, {"basis": "a", "site": "net"}],
     "identifier": [True],
     "enum": [[], ["a"], ["b", "a"], ["a", "b", "c"]],
-    "example": [None, "b", 1, ["a"]],
+    "example": [None, "b", ""],
     "required": [False],
 }
 OTHER_CAPABILITY: dict[str, list[Any]] = {
@@ -211,6 +211,15 @@ def test_names_are_snake_case_words_to_the_last_character(name: str) -> None:
         ({"semantic_id": "mass"}, "pattern"),
         ({"colour": "red"}, "Extra inputs"),
         ({"qualifiers": {"Basis": "net"}}, "pattern"),
+        ({"unit": "k\u200bg"}, r"a unit with the invisible character U\+200B"),
+        ({"unit": "kg\U000e0041"}, r"a unit with the invisible character U\+E0041"),
+        ({"unit": "kg\n"}, r"a unit with the invisible character U\+000A"),
+        ({"example": 1}, "field 'mass' is string, but its example is integer"),
+        ({"example": ["a"]}, "field 'mass' is string, but its example is array"),
+        ({"example": {1}}, "field 'mass' is string, but its example is a Python set"),
+        ({"type": "integer", "enum": (), "example": "x"}, "field 'mass' is integer, but its example is string"),
+        ({"type": "integer", "enum": (), "example": True}, "field 'mass' is integer, but its example is boolean"),
+        ({"type": "null", "enum": (), "example": 0}, "field 'mass' is null, but its example is integer"),
     ],
 )
 def test_a_contract_that_contradicts_itself_is_refused(change: dict[str, Any], said: str) -> None:

@@ -12,9 +12,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("schemarouter", "preregistration", "surface", "conditions", "gates")
 # Bottom to top. The longest prefix that fits a module says where it lives; rooms of one floor may import each other.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("schemarouter", "schemarouter.errors", "schemarouter.identity"),
+    ("schemarouter", "schemarouter.characters", "schemarouter.errors", "schemarouter.identity"),
     ("schemarouter.catalog", "schemarouter.catalog_tools", "schemarouter.catalog_views"),
-    ("schemarouter.forbidden", "schemarouter.state", "schemarouter.policy", "schemarouter.tokens", "schemarouter.chat"),
+    (
+        "schemarouter.forbidden",
+        "schemarouter.state",
+        "schemarouter.state_contract",
+        "schemarouter.policy",
+        "schemarouter.tokens",
+        "schemarouter.chat",
+    ),
     ("schemarouter.retrieval",),
     ("schemarouter.agents",),
     ("schemarouter.records",),

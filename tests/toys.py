@@ -275,7 +275,9 @@ def toy_runner(
 
 def run_json(protocol: Protocol, surface: Surface, plan: Plan, identities: Mapping[str, Any]) -> dict[str, Any]:
     """A header as the command line writes it."""
-    provenance = {"argv": ["run"], "commit": "c0ffee", "dirty": False, "python": "3.11.0"}
+    provenance = {
+        "argv": ["run"], "code": "beef", "commit": "c0ffee", "dirty": False, "packages": {}, "python": "3.11.0",
+    }  # fmt: skip
     return {
         "schema_version": 1,
         "surface": "development",
@@ -299,7 +301,9 @@ def toy_run(folder: Path, runner: Runner | None = None, surface: Surface = SURFA
     """Run the toy grid, or a part of it, into a folder; returns the world it is checked against."""
     plan = make_plan(toy_protocol(), surface, **part)
     identities = identities_of(surface, CATALOGS)
-    execute(folder, run_json(toy_protocol(), surface, plan, identities), plan, runner or toy_runner(), lambda done: None)
+    execute(
+        folder, run_json(toy_protocol(), surface, plan, identities), plan, runner or toy_runner(), lambda done: None
+    )
     return World(toy_protocol(), surface, CATALOGS, lambda run: identities)
 
 

@@ -94,12 +94,17 @@ def provenance(out: Path | None = None) -> dict[str, Any]:
     The run directory `out` makes no checkout dirty by lying in it.
     """
     return {
-        "argv": sys.argv[1:],
+        "argv": [_writable(text) for text in sys.argv[1:]],
         "code": code_fingerprint(ROOT),
         "packages": _packages(),
         "python": platform.python_version(),
         **_commit(out),
     }
+
+
+def _writable(text: str) -> str:
+    r"""The text with whatever is no Unicode escaped: a file's name may hold any byte, which comes as ``\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @cache

@@ -80,11 +80,15 @@ DAMAGE: dict[str, tuple[Alter, tuple[str, ...]]] = {
     "lines swapped": (_shard(lambda x: [x[0], x[2], x[1], *x[3:]]), ("line 2", "chain")),
     "blank line": (_shard(lambda x: [*x[:5], b"\n", *x[5:]]), ("line 6", "no record line")),
     "record altered": (_shard(lambda x: [*x[:2], x[2].replace(b'"attempt":1', b'"attempt":2'), *x[3:]]), ("line 3", "chain")),
-    "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 2",)),
+    "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 1", "no canonical JSON",)),
     "header altered": (_shard(lambda x: [x[0].replace(b'"limit":20', b'"limit":21'), *x[1:]]), ("line",)),
-    "shard twice": (
-        lambda f: shutil.copy(f / SHARD_FILE, f / "episodes-00002-of-00002.jsonl"), ("line 2", "twice")
+    "shard copied": (
+        lambda f: shutil.copy(f / SHARD_FILE, f / "episodes-00002-of-00002.jsonl"), ("00002.jsonl, line 1", "of shard [1, 1]")
     ),
+    "older": (_header(lambda r: r.__setitem__("schema_version", 0)), (RUN_FILE, "schema_version 0")),
+    "part added": (_header(lambda r: r.__setitem__("moon", "full")), (RUN_FILE, "moon")),
+    "provenance cut": (_header(lambda r: r["provenance"].pop("code")), (RUN_FILE, "provenance.code")),
+    "limit below zero": (_header(lambda r: r["plan"].__setitem__("limit", -5)), (RUN_FILE, "the limit -5")),
 }  # fmt: skip
 
 

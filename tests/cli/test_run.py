@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +18,29 @@ from conditions.store import RUN_FILE, TIMING_FILE
 from schemarouter.cli import world
 from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies
-from tests.cli.program import EPISODES, SHARD_FILE, SMALL, aggregated, edit_run, files, inside, refused
+from tests.cli.program import (
+    EPISODES,
+    ROOT,
+    SHARD_FILE,
+    SMALL,
+    aggregated,
+    edit_run,
+    environment,
+    files,
+    inside,
+    outside,
+    refused,
+)
 
 COUNTS = re.compile(r"\d+/\d+ episodes")
+ELSEWHERE: dict[str, Any] = {
+    "argv": [],
+    "code": "0" * 64,
+    "commit": None,
+    "dirty": False,
+    "packages": {},
+    "python": "3.11.0",
+}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +150,7 @@ def test_a_run_of_other_code_is_refused_with_the_difference(copy: Copies) -> Non
     folder = copy(lines=7)
     run = inside("status", folder, "--json").json["stamp"]
     assert run.startswith("EXPLORATORY")
-    edit_run(folder, provenance={"commit": "0" * 40, "dirty": False, "packages": {}, "python": "3.0", "argv": []})
+    edit_run(folder, provenance={**ELSEWHERE, "commit": "0" * 40, "python": "3.0"})
     refused(inside("run", "--out", folder, *SMALL), 3, "provenance.commit", "provenance.python: '3.0' there")
 
 
@@ -192,3 +216,51 @@ def test_aggregate_counts_all_of_a_partial_grid(tmp_path: Path) -> None:
     )
     assert told.err.startswith("4 episodes in ")
     assert b'"expected": 4' in aggregated(tmp_path / "out")
+
+
+def limited(out: Path, kilobytes: int) -> tuple[int, str]:
+    """Run the small run in a process whose files cannot grow beyond that; how it ended and what it said."""
+    program = shlex.join([sys.executable, "-m", "schemarouter", "run", "--out", str(out), *SMALL])
+    command = ["bash", "-c", f"ulimit -f {kilobytes} && exec {program}"]
+    done = subprocess.run(command, capture_output=True, env=environment(), cwd=ROOT, check=False)
+    assert done.stdout == b""
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.parametrize(("kilobytes", "name"), [(1, RUN_FILE), (40, SHARD_FILE)])
+def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
+    kilobytes: int, name: str, small: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, said = limited(out, kilobytes)
+    assert (code, said.count("error")) == (3, 1), said
+    assert said.startswith("error: ") and f"{name}: cannot be written (File too large)" in said
+    assert not [item.name for item in out.iterdir() if item.name.startswith(".")]
+    if (out / SHARD_FILE).exists():
+        assert (small / SHARD_FILE).read_bytes().startswith((out / SHARD_FILE).read_bytes())
+        assert (out / SHARD_FILE).read_bytes().endswith(b"\n")
+    again = inside("run", "--out", out, *SMALL)
+    assert again.code == 0, again.err
+    assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
+
+
+def test_wall_times_that_cannot_be_written_are_one_message_and_the_run_goes_on_later(
+    small: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / RUN_FILE).write_bytes((small / RUN_FILE).read_bytes())
+    (out / TIMING_FILE).symlink_to("/dev/full")
+    told = refused(inside("run", "--out", out, *SMALL), 3, TIMING_FILE, "cannot be written (No space left on device)")
+    assert told.count(TIMING_FILE) == 1
+    (out / TIMING_FILE).unlink()
+    assert inside("run", "--out", out, *SMALL).code == 0
+    assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
+
+
+def test_an_out_whose_name_is_no_unicode_is_run_into_and_told_escaped(tmp_path: Path) -> None:
+    out = tmp_path / "r\udcff"
+    made = outside("run", "--out", out, "--retriever", "bm25", "--limit", "1", "--display", "none")
+    assert (made.code, "Traceback" in made.err) == (0, False), made.err
+    run = json.loads((out / RUN_FILE).read_bytes())
+    assert run["provenance"]["argv"][2] == f"{tmp_path}/r\\udcff"

@@ -100,6 +100,19 @@ def _reword(checkout: Path) -> None:
     path.write_text(text.replace('"description": "', '"description": "Now ', 1), encoding="utf-8")
 
 
+def _circle(cell: dict[str, Any]) -> None:
+    """Make the first cure of the first task need itself."""
+    task = next(item for item in cell["tasks"] if any(fault.get("cured_by") for fault in item["key"]["faults"]))
+    fault = next(item for item in task["key"]["faults"] if item.get("cured_by"))
+    task["key"]["faults"].append({"step": fault["cured_by"][0], "error": "busy: x", "cured_by": fault["cured_by"][:1]})
+    cell["tasks"] = [task]
+
+
+def _misfit(provider: dict[str, Any]) -> None:
+    """Give the first output that is a string or a number a list for its example."""
+    provider["capabilities"][0]["outputs"][0]["example"] = [1]
+
+
 ALTERATIONS: dict[str, tuple[Callable[[Path], object], str, tuple[str, ...]]] = {
     "seed": (
         lambda c: _write(c / PROTOCOL, lambda p: p["statistics"].__setitem__("seed", 1)), "out",
@@ -112,6 +125,14 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], str, tuple[str, ...]]] = 
             lambda cell: cell["tasks"][0]["prompt"].__setitem__("query", cell["tasks"][0]["prompt"]["query"] + " "),
         ), "out", ("surface: locked", "two_step_state_dependency/ko.json#dev-ko-01.prompt: locked"),
     ),
+    "loose lock": (lambda c: _write(c / LOCK, lambda held: held.__setitem__("confirmatory", True)), "out",
+                   ("  confirmatory: locked True, here False",)),
+    "no catalogs": (lambda c: _write(c / PROTOCOL, lambda p: p.__setitem__("catalogs", [])), "err",
+                    (f"{PROTOCOL.name}: catalogs: Tuple should have at least 1 item",)),
+    "circle of cures": (lambda c: _write(c / "surface/development/recoverable_execution_failure/en.json", _circle), "err",
+                        ("recoverable_execution_failure/en.json", "tasks.0.key", "cures that need each other")),
+    "example": (lambda c: _write(c / "surface/catalog/access.json", _misfit), "err",
+                ("access.json", "outputs.0", "but its example is array")),
     "no lock": (lambda c: (c / LOCK).unlink(), "out", ("not locked",)),
     "torn lock": (lambda c: (c / LOCK).write_bytes(b'{"schema_'), "err", (LOCK.name, "not JSON")),
     "foreign lock": (lambda c: (c / LOCK).write_bytes(b'{"a": 1}'), "err", (LOCK.name,)),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conditions.store import PROVENANCE_PARTS
 from preregistration.lock import FILES
 from schemarouter.cli import world
 from schemarouter.cli.render import code_text, points
@@ -87,6 +88,14 @@ def test_the_code_of_this_program_is_all_of_it() -> None:
     assert any(name.startswith("surface/catalog/") for name in named)
     assert named.isdisjoint(f"preregistration/{name}" for name in FILES.values())
     assert world.provenance()["code"] == world.code_fingerprint(world.ROOT)
+
+
+def test_a_provenance_has_the_parts_that_a_run_directory_is_read_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["schemarouter", "run", "r\udcff", "한"])
+    told = world.provenance()
+    assert {*told} == {*PROVENANCE_PARTS}
+    assert all(type(value) in PROVENANCE_PARTS[name] for name, value in told.items())
+    assert told["argv"] == ["run", "r\\udcff", "한"]
 
 
 def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:

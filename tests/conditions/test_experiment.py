@@ -124,6 +124,19 @@ def test_a_plan_that_contradicts_itself_is_refused(change: dict[str, Any]) -> No
         plan_from_json({**plan_of().as_json(), **change}, "run.json")
 
 
+@pytest.mark.parametrize("limit", [40, 41, 10**9])
+def test_a_limit_that_cuts_nothing_off_is_none(limit: int) -> None:
+    assert plan_of(limit=limit) == plan_of() and plan_of(limit=39).limit == 39
+    assert plan_of(conditions=["FULL"], limit=8).limit is None
+
+
+@pytest.mark.parametrize("limit", [40, 41, 0, -1, -39])
+def test_a_stored_limit_that_no_plan_has_is_refused(limit: int) -> None:
+    plan = Plan(plan_of().tasks, plan_of().catalogs, plan_of().conditions, limit)
+    with pytest.raises(InvalidRunError, match=rf"run\.json: the plan has the limit {limit} where the grid has 40"):
+        plan_from_json(plan.as_json(), "run.json")
+
+
 # --- running and going on -------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -14,8 +18,10 @@ from conditions.store import (
     RUN_SCHEMA_VERSION,
     ShardLine,
     ShardWriter,
+    _join,
     count_episodes,
     header_line,
+    next_chain,
     pretty_json,
     read_run,
     read_shard,
@@ -23,7 +29,8 @@ from conditions.store import (
     write_whole,
 )
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import Ended, EpisodeRecord, Exposed
+from schemarouter.identity import sha256_hex
+from schemarouter.records import Ended, EpisodeRecord, Exposed, encode
 from tests.strategies import LAWS
 
 HEADER = header_line({"surface": "s1"}, {"tasks": ["a"]}, 1, 1)
@@ -205,3 +212,180 @@ def test_headers_are_canonical_whatever_the_order_of_their_parts() -> None:
     one = header_line({"a": 1, "b": 2}, {"x": 1}, 1, 2)
     assert one == header_line({"b": 2, "a": 1}, {"x": 1}, 1, 2)
     assert orjson.loads(one)["header"]["schema_version"] == RUN_SCHEMA_VERSION
+
+
+# --- bytes that say the same otherwise --------------------------------------------------------------------------------
+
+ALSO: dict[str, Callable[[bytes], bytes]] = {
+    "white space": lambda record: record.replace(b'"attempt":1', b'"attempt": 1'),
+    "a key twice": lambda record: record.replace(b'"attempt":1', b'"attempt":7,"attempt":1'),
+    "a key twice within": lambda record: record.replace(b'"can_ask":false', b'"can_ask":true,"can_ask":false'),
+    "another order": lambda record: record.replace(b'"attempt":1,"catalog":12', b'"catalog":12,"attempt":1'),
+    "an escape": lambda record: record.replace("한".encode(), b"\\ud55c"),
+    "white space at the end": lambda record: record + b" ",
+}
+
+
+def rewritten(path: Path, header: bytes, change: Callable[[bytes], bytes] = bytes) -> None:
+    """The shard with another header and its records changed, under a chain that holds."""
+    chain, lines = sha256_hex(header), [header + b"\n"]
+    for record in RECORDS:
+        data = change(encode(record))
+        chain = next_chain(chain, data)
+        lines.append(_join(chain, data))
+    path.write_bytes(b"".join(lines))
+
+
+@pytest.mark.parametrize("name", ALSO)
+def test_a_record_that_is_written_otherwise_is_refused_though_the_chain_holds(name: str, shard: Path) -> None:
+    whole = shard.read_bytes()
+    rewritten(shard, HEADER)
+    assert shard.read_bytes() == whole
+    rewritten(shard, HEADER, ALSO[name])
+    assert shard.read_bytes() != whole
+    with pytest.raises(InvalidRunError, match=r"line 2: the record is no canonical JSON"):
+        records_of(shard)
+    with pytest.raises(InvalidRunError, match=r"line 2: the record is no canonical JSON"):
+        ShardWriter(shard, HEADER)
+
+
+HEADERS: dict[str, tuple[bytes, bytes, str]] = {
+    "version 0": (b'"schema_version":1', b'"schema_version":0', "schema_version 0; this program reads up to 1"),
+    "version -1": (b'"schema_version":1', b'"schema_version":-1', "schema_version -1"),
+    "version true": (b'"schema_version":1', b'"schema_version":true', r"schema_version missing, unknown"),
+    "no plan": (b'"plan"', b'"plam"', r"plan, plam missing, unknown"),
+    "one part more": (b'"shard"', b'"sent":1,"shard"', r"sent missing, unknown"),
+    "another shard": (b"[1,1]", b"[1,2]", r"the header is of shard \[1, 2\]"),
+    "shard 0": (b"[1,1]", b"[0,1]", r"of shard \[0, 1\]"),
+    "shard true": (b"[1,1]", b"[true,1]", r"of shard \[True, 1\]"),
+    "three numbers": (b"[1,1]", b"[1,1,1]", r"of shard \[1, 1, 1\]"),
+    "white space": (b'"plan"', b' "plan"', "the header is no canonical JSON"),
+    "a key twice": (b'"plan"', b'"plan":{},"plan"', "the header is no canonical JSON"),
+    "a part beside it": (b'{"header":', b'{"a":1,"header":', "the header is no canonical JSON"),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_this_program_does_not_write_is_refused_though_the_chain_holds(name: str, shard: Path) -> None:
+    before, after, message = HEADERS[name]
+    rewritten(shard, HEADER.replace(before, after, 1))
+    with pytest.raises(InvalidRunError, match=f"^{shard.name}, line 1: .*{message}"):
+        records_of(shard)
+
+
+@pytest.mark.parametrize("name", [(1, 2), (2, 2), (2, 1)])
+def test_a_shard_under_another_name_is_refused(name: tuple[int, int], shard: Path) -> None:
+    other = shard.rename(shard.with_name(shard_name(*name)))
+    with pytest.raises(InvalidRunError, match=r"the header is of shard \[1, 1\], which is not what"):
+        records_of(other)
+
+
+PROVENANCE: dict[str, Any] = {
+    "argv": [],
+    "code": "c",
+    "commit": None,
+    "dirty": None,
+    "packages": {},
+    "python": "3.11.0",
+}
+RUN = {"schema_version": 1, "surface": "s", "stamp": "", "identities": {}, "plan": {}, "provenance": PROVENANCE}
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ({**RUN, "schema_version": 0}, "schema_version 0; this program reads up to 1, and none below 1"),
+        ({**RUN, "schema_version": -3}, "schema_version -3"),
+        ({**RUN, "schema_version": True}, r"\(schema_version missing, unknown or of another type\)"),
+        ({**RUN, "verdict": "pass"}, r"\(verdict missing, unknown"),
+        ({**RUN, "provenance": {**PROVENANCE, "host": "h"}}, r"\(provenance\.host missing, unknown"),
+        ({**RUN, "provenance": {**PROVENANCE, "dirty": 0}}, r"\(provenance\.dirty missing, unknown"),
+        ({**RUN, "provenance": {**PROVENANCE, "commit": ["c"]}}, r"\(provenance\.commit missing, unknown"),
+        *(
+            (
+                {**RUN, "provenance": {n: v for n, v in PROVENANCE.items() if n != name}},
+                rf"\(provenance\.{name} missing",
+            )
+            for name in PROVENANCE
+        ),
+    ],
+)
+def test_a_run_json_that_this_program_does_not_write_is_refused(
+    run: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    write_whole(tmp_path / RUN_FILE, pretty_json(RUN))
+    assert read_run(tmp_path) == RUN
+    write_whole(tmp_path / RUN_FILE, pretty_json(run))
+    with pytest.raises(InvalidRunError, match=message):
+        read_run(tmp_path)
+
+
+# --- disks that do not take it ----------------------------------------------------------------------------------------
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("where", ["os.fsync", "os.chmod", "os.replace", "conditions.store._write_all"])
+@pytest.mark.parametrize(
+    ("error", "told"), [(FULL, InvalidRunError), (KeyboardInterrupt(), KeyboardInterrupt)], ids=repr
+)
+def test_a_file_that_could_not_be_written_leaves_nothing_and_the_one_before_it(
+    where: str, error: BaseException, told: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "verdict.json"
+    write_whole(path, b"before")
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(where, failing)
+    with pytest.raises(told):
+        write_whole(path, b"after")
+    assert [item.name for item in tmp_path.iterdir()] == ["verdict.json"] and path.read_bytes() == b"before"
+
+
+class Filling:
+    """Takes `room` bytes and no more."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def __call__(self, file: FileIO, data: bytes) -> None:
+        taken = data[: self.room]
+        file.write(taken)
+        self.room -= len(taken)
+        if len(taken) < len(data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("room", [0, 30, 200, 330, 500, 700])
+def test_what_a_full_disk_took_half_of_is_taken_back_and_told_once(
+    room: int, tmp_path: Path, shard: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "full" / shard_name(1, 1)
+    path.parent.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("conditions.store._write_all", Filling(room))
+        with pytest.raises(InvalidRunError, match=r"cannot be written \(No space left on device\)") as caught:
+            write(path, RECORDS)
+    assert caught.value.__context__ is None or isinstance(caught.value.__context__, OSError)
+    left = path.read_bytes()
+    assert shard.read_bytes().startswith(left) and (not left or left.endswith(b"\n"))
+    with ShardWriter(path, HEADER) as writer:
+        for record in RECORDS[sum(writer.attempts.values()) :]:
+            writer.append(record)
+    assert path.read_bytes() == shard.read_bytes()
+
+
+def test_what_ends_a_run_is_told_and_not_that_the_shard_could_not_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(descriptor: int) -> None:
+        raise FULL
+
+    monkeypatch.setattr("os.fsync", failing)
+    path = tmp_path / shard_name(1, 1)
+    with pytest.raises(KeyError, match="first"), ShardWriter(path, HEADER):
+        raise KeyError("first")
+    with pytest.raises(InvalidRunError, match="what was done is kept"), ShardWriter(path, HEADER):
+        pass

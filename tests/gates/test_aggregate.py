@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from conditions.store import AGGREGATE_FILE, RUN_FILE, pretty_json, read_run, shard_name
+from conditions.store import AGGREGATE_FILE, RUN_FILE, ShardWriter, header_line, pretty_json, read_run, shard_name
 from gates.aggregate import Aggregate, World, aggregate, write_aggregate
 from gates.measures import MEASURES
 from schemarouter.catalog import Capability, Catalog
@@ -92,8 +93,21 @@ def test_one_doubled_episode_is_refused_with_shard_and_line(real: Slice, run: Pa
 
 
 def test_a_second_shard_with_the_same_episodes_is_refused(real: Slice, run: Path) -> None:
+    second_shard(run, run)
+    refused(run, real.world, f"{shard_name(2, 2)}, line 2: ", "twice")
+
+
+def second_shard(run: Path, source: Path) -> None:
+    """Put the first shard of a run into another one as its second."""
+    told = read_run(source)
+    with ShardWriter(run / shard_name(2, 2), header_line(told["identities"], told["plan"], 2, 2)) as writer:
+        for record in read_records(source):
+            writer.append(record)
+
+
+def test_a_copy_of_a_shard_under_another_name_is_refused_at_its_header(real: Slice, run: Path) -> None:
     shutil.copy(run / SHARD, run / shard_name(2, 2))
-    refused(run, real.world, "twice")
+    refused(run, real.world, f"{shard_name(2, 2)}, line 1: the header is of shard [1, 1]")
 
 
 def test_an_episode_that_is_not_in_the_grid_is_refused_with_shard_and_line(real: Slice, run: Path) -> None:
@@ -140,7 +154,7 @@ def test_lines_of_another_run_break_the_chain(real: Slice, run: Path, tmp_path: 
 
 def test_a_whole_shard_of_another_run_is_refused_at_its_header(real: Slice, run: Path, tmp_path: Path) -> None:
     toy_run(tmp_path / "toy", limit=3)
-    shutil.copy(tmp_path / "toy" / SHARD, run / shard_name(2, 2))
+    second_shard(run, tmp_path / "toy")
     refused(run, real.world, f"{shard_name(2, 2)}, line 1: the shard's identities are not those of run.json")
 
 
@@ -280,3 +294,73 @@ def test_attempts_that_the_machine_ended_are_counted_and_not_scored(real: Slice,
     write_records(run, [lost, replace(lost, attempt=2), replace(records[0], attempt=3), *records[1:]])
     after = aggregate(run, real.world)
     assert after.infrastructure_attempts == 2 and after.rows == before.rows
+
+
+def lost_attempt(record: EpisodeRecord, kept: int, **end: Any) -> EpisodeRecord:
+    """The attempt that the machine ended after `kept` events; `end` says what its end tells otherwise."""
+    turn = record.events[kept - 1].turn if kept else 0
+    told = {"turn": turn, "reason": "infrastructure", "detail": "MemoryError: ", "steps_completed": (), **end}
+    return with_events(record, [*record.events[:kept], Ended(**told)])
+
+
+def put_before(folder: Path, name: str, lost: Callable[[EpisodeRecord], EpisodeRecord]) -> int:
+    """Put a lost attempt before an episode; returns the line it stands in."""
+    records = read_records(folder)
+    place = next(n for n, record in enumerate(records) if record.episode_id == name)
+    records[place : place + 1] = [lost(records[place]), replace(records[place], attempt=2)]
+    write_records(folder, records)
+    return place + 2
+
+
+@pytest.mark.parametrize("condition", ["SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE", "FULL", "ORACLE"])
+def test_an_attempt_may_have_ended_after_any_event_of_its_first_turn(
+    real: Slice, tmp_path: Path, condition: str
+) -> None:
+    before = aggregate(real.template, real.world)
+    for kept in range(5):
+        run = real.copy(tmp_path / str(kept))
+        put_before(run, episode(run, condition), partial(lost_attempt, kept=kept))
+        after = aggregate(run, real.world)
+        assert after.infrastructure_attempts == 1 and after.rows == before.rows
+
+
+LOST: dict[str, tuple[Callable[[EpisodeRecord], EpisodeRecord], str]] = {
+    "another turn": (lambda r: lost_attempt(r, 2, turn=3), "ends in turn 3, the events in turn 1"),
+    "steps of nothing": (lambda r: lost_attempt(r, 2, steps_completed=("x",)), "the events give []"),
+    "a call in flight and steps of others": (
+        lambda r: lost_attempt(r, 4, steps_completed=("x", "y")), "the events give []",
+    ),
+    "no opening": (lambda r: with_events(r, lost_attempt(r, 2).events[1:]), "before anything was exposed"),
+    "the opening twice": (
+        lambda r: with_events(r, [r.events[0], *lost_attempt(r, 2).events]), "where a change belongs",
+    ),
+    "two ends": (
+        lambda r: with_events(r, [*lost_attempt(r, 2).events, lost_attempt(r, 0).events[0]]), "goes on after its end",
+    ),
+    "after the last step": (
+        lambda r: lost_attempt(r, len(r.events) - 1, steps_completed=r.events[-1].steps_completed),  # type: ignore[union-attr]
+        "'infrastructure' contradicts the events",
+    ),
+    "other tokens": (
+        lambda r: with_events(r, [r.events[0], ModelTurn(1, 9, 3), lost_attempt(r, 2).events[-1]]), "tokens where",
+    ),
+    "less shown": (lambda r: lost_attempt(edit_event(Exposed, routes=())(r), 1), "something else than the whole catalog"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_an_attempt_that_the_machine_ended_is_checked_as_far_as_it_goes(real: Slice, run: Path, name: str) -> None:
+    lost, reason = LOST[name]
+    chosen = episode(run, "FULL", 2)
+    line = put_before(run, chosen, lost)
+    refused(run, real.world, f"{SHARD}, line {line}, {chosen}, event ", reason)
+
+
+def test_an_attempt_that_the_machine_ended_starts_from_the_ranking_of_the_others(real: Slice, run: Path) -> None:
+    def lost(record: EpisodeRecord) -> EpisodeRecord:
+        opening: Any = record.events[0]
+        ranking = (*opening.ranking[:6], *reversed(opening.ranking[6:]))
+        return with_events(record, [replace(opening, ranking=ranking), lost_attempt(record, 0).events[0]])
+
+    line = put_before(run, episode(run, "SR-5-STATIC", 1), lost)
+    refused(run, real.world, "the arms start from different rankings", f"{SHARD}, line {line}")

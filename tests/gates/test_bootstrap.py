@@ -465,3 +465,41 @@ def test_what_is_no_rate_is_refused(hits: tuple[int, ...], events: tuple[int, ..
         rate_interval(ints(*hits), ints(*events), counts)
     with pytest.raises(DesignError):
         rate_difference_interval((ints(0, 0), ints(1, 1)), (ints(*hits), ints(*events)), counts)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinite_draws_are_refused_with_their_place(value: float) -> None:
+    with pytest.raises(DesignError, match="1 of 4 draws are infinite, the first at 2"):
+        percentile([0.1, math.nan, value, 0.2])
+    with pytest.raises(DesignError, match="infinite"):
+        difference([0.1, 0.2], [value, 0.2])
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(1.0, math.inf), (math.inf, math.inf), (math.nan, 3), (1, math.nan)])
+def test_an_exact_interval_needs_finite_trials(successes: float, trials: float) -> None:
+    with pytest.raises(DesignError, match=f"{successes} successes of {trials} trials"):
+        exact_binomial(successes, trials)
+
+
+@pytest.mark.parametrize("cells", [[0], [0, 0, 1, 1], [[0, 0, 1]]])
+def test_a_linearised_interval_needs_a_cell_for_each_task(cells: list[int]) -> None:
+    index = np.array(cells, dtype=np.int64)
+    with pytest.raises(DesignError, match=rf"cell_index \({index.shape[0]},.* for tasks \(3,\)"):
+        logit_t(np.array([1, 0, 1]), np.array([1, 1, 1]), index)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"iterations": 2.5}, "2.5 iterations"),
+        ({"iterations": True}, "True iterations"),
+        ({"iterations": -1}, "-1 iterations"),
+        ({"seed": -1}, "seed -1; a whole number from 0"),
+        ({"seed": 1.5}, "seed 1.5"),
+        ({"sizes": [2, 2.5]}, r"cell sizes \[2.5\]"),
+    ],
+)
+def test_a_resampling_by_no_whole_numbers_is_refused_with_what_came(given: dict[str, object], told: str) -> None:
+    plain: dict[str, object] = {"sizes": [2, 3], "iterations": 4, "seed": 0, **given}
+    with pytest.raises(DesignError, match=told):
+        resample_counts(plain.pop("sizes"), **plain)  # type: ignore[arg-type]

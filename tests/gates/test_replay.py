@@ -32,6 +32,7 @@ from schemarouter.records import (
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.random import Random
 from schemarouter.state import Call, Observation
+from surface.environment import Environment
 from surface.task import Task
 from tests.strategies import LAWS
 from tests.toys import (
@@ -136,6 +137,35 @@ def test_any_episode_of_any_agent_under_any_policy_is_replayed_without_complaint
     assert found.executed_in_policy <= found.executed <= found.tool_calls <= found.model_turns <= 12
     if not broken:
         assert found.executed_in_policy == found.executed and found.unauthorised_destructive == 0
+
+
+@LAWS
+@given(st.sampled_from([*SR, "FULL", "ORACLE"]), st.sampled_from(TASKS), ACTIONS, st.integers(0, 99))
+def test_an_attempt_that_the_machine_ended_is_replayed_as_far_as_it_goes(
+    condition: str, task: Task, actions: Sequence[Any], seed: int
+) -> None:
+    script = Scripted([*(item for item in actions if isinstance(item, Action)), MemoryError("full")])
+    record = make_episode(condition, task, agent=script, retriever=Random(entries_of(CATALOG), seed=seed)).run()
+    timeline = replay(record, task)
+    assert not record.infrastructure or timeline.incomplete
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_call_in_flight_when_the_machine_failed_may_have_run(after: bool) -> None:
+    class Exhausted(Environment):
+        def execute(self, call: Call) -> Observation:
+            if after:
+                super().execute(call)
+            raise MemoryError
+
+    world = Exhausted(CHAIN.key, CATALOG, seed_text=CHAIN.prompt.id)
+    record = make_episode("FULL", environment=world).run()
+    end = record.events[-1]
+    assert isinstance(end, Ended) and end.steps_completed == (("find",) if after else ())
+    replay(record)
+    refused(edited(record, Ended, last=True, steps_completed=("ship",)), "the events give []")
+    refused(edited(record, Ended, last=True, reason="exception", steps_completed=("find",)), "the events give []")
+    refused(edited(edited(record, Ended, steps_completed=("find",)), Decided, allowed=False, error="x"), "give []")
 
 
 def test_the_order_in_which_a_tool_named_its_fields_does_not_get_a_record_refused() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from preregistration import protocol
 from preregistration.lock import (
     BEHAVIOUR,
     FILES,
@@ -155,3 +156,18 @@ def test_no_arm_that_retrieves_runs_before_the_lock_and_the_release(arm: str, tm
 def test_the_development_surface_and_the_arms_that_rank_nothing_are_free(tmp_path: Path) -> None:
     assert scoring_refusal("development", ARMS, tmp_path) == ""
     assert scoring_refusal("frozen", ["FULL", "ORACLE"], tmp_path) == ""
+
+
+# --- confirmatory or not ----------------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_calls_the_surface_otherwise_than_its_protocol_does_not_hold() -> None:
+    name = f"preregistration/{protocol.FILES['frozen']}#confirmatory"
+    here = {**HERE, name: "True"}
+    require_as_locked(lock(here), here)
+    loose = lock(here).model_copy(update={"confirmatory": False})
+    assert [row for row in compare(loose, here) if not row.holds] == [Comparison("confirmatory", "False", "True")]
+    with pytest.raises(InvalidRunError, match="confirmatory: locked False, here True"):
+        require_as_locked(loose, here)
+    with pytest.raises(InvalidRunError, match="stay as locked: confirmatory"):
+        amended(loose, {**here, "agent": "new"}, date="d", commit="c", reason="r")

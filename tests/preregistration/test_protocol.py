@@ -17,6 +17,8 @@ from surface.loader import LANGUAGES, STRATA
 
 FROZEN = load_protocol("frozen")
 DEVELOPMENT = load_protocol("development")
+RULES = FROZEN.conditions.model_dump(mode="json")
+STATISTICS = FROZEN.statistics.model_dump(mode="json")
 
 
 def test_the_frozen_numbers_are_those_of_the_experiment() -> None:
@@ -111,6 +113,18 @@ def put(folder: Path, change: Any) -> None:
         ({"confirmatory": 1}, "confirmatory"),
         ({"gate": {}}, "gate.min_recall_percent"),
         ({"surface": "mine"}, "surface"),
+        ({"catalogs": []}, "catalogs: Tuple should have at least 1 item"),
+        ({"catalogs": [100, 250, 100]}, "catalogs: Value error, given twice: 100"),
+        ({"catalogs": [0]}, "catalogs.0: Input should be greater than or equal to 1"),
+        ({"strata": []}, "strata: Tuple should have at least 1 item"),
+        ({"languages": ["en", "en"]}, "languages: Value error, given twice: en"),
+        ({"statistics": {**STATISTICS, "seed": -1}}, "statistics.seed: Input should be greater than or equal to 0"),
+        ({"conditions": {**RULES, "names": []}}, "conditions.names: Tuple should have at least 1 item"),
+        ({"conditions": {**RULES, "names": ["FULL", "FULL"]}}, "conditions.names: Value error, given twice: FULL"),
+        ({"conditions": {**RULES, "progressive_stages": []}}, "conditions.progressive_stages: Tuple should have"),
+        ({"conditions": {**RULES, "progressive_stages": [0, 5]}}, "conditions.progressive_stages.0: Input should be"),
+        ({"conditions": {**RULES, "progressive_stages": [5, 5]}}, "each is larger than the one before it"),
+        ({"conditions": {**RULES, "progressive_stages": [10, 5]}}, "each is larger than the one before it"),
     ],
 )
 def test_an_altered_protocol_is_refused_with_its_place(tmp_path: Path, change: Any, message: str) -> None:

@@ -91,7 +91,7 @@ def test_a_missing_identifier_brings_its_giver_up(view: View) -> None:
     query = "Book the pickup of the consignment"
     opening = ranked(ExecutionState.start(query), view)
     givers = {"sites.find_location"}
-    assert set(opening.ids[:2]) == {"freight.book_pickup", *givers}
+    assert opening.ids[0] in givers and "freight.book_pickup" in opening.ids[:5]
     others = set(opening.ids) - givers
     assert all(opening.parts["sites.find_location"]["supply"] > opening.parts[entry]["supply"] for entry in others)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from schemarouter import identity
 from schemarouter.catalog import Capability
+from schemarouter.characters import first_invisible
 from schemarouter.errors import SchemaRouterError
 from schemarouter.forbidden import FORBIDDEN, ForbiddenFieldError, StateError
 from schemarouter.state import (
@@ -294,6 +295,32 @@ def test_unit_that_is_text_stays_outside() -> None:
     state = ExecutionState.start("q").observe(Call("a.b", {}), observation, capability, incomplete=False)
     assert state.observation_units == ()
     assert omissions(Call("a.b", {}), observation, capability)["contract_terms"] == 1
+
+
+INVISIBLE = (
+    *"\x00\x1f\x7f\x85\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180e\u180f\u200b\u200f\u2028\u202e\u2060\u206f",
+    *"\u2800\u3164\ufe00\ufe0f\ufeff\uffa0\ufff0\ufff9\ufffb\U0001bca0\U0001d173\U000e0000\U000e0001\U000e007f\U000e0100\U000e0fff",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", INVISIBLE, ids=ascii)
+def test_a_unit_holds_no_character_that_nobody_sees(sign: str) -> None:
+    assert first_invisible(f"kg{sign}") == f"U+{ord(sign):04X}"
+    fields = json.loads(ExecutionState.start("q").canonical_json())
+    ran = {"last_execution_status": "ok", "executed_registered_route_ids": ["a.b"]}
+    for unit in (sign, f"k{sign}g", f"kg{sign}"):
+        with pytest.raises(StateError, match="observation_units"):
+            ExecutionState.parse(json.dumps({**fields, **ran, "observation_units": [unit]}).encode())
+
+
+@pytest.mark.parametrize(
+    "unit", ["kg", "°C", "kW·h", "Ω", "%", "m²", "€", "㎡", "円", "개", "´", "\ufffd", "\U0001f4a7"]
+)
+def test_a_unit_may_be_any_short_sign_that_is_seen(unit: str) -> None:
+    assert first_invisible(unit) is None
+    fields = json.loads(ExecutionState.start("q").canonical_json())
+    ran = {"last_execution_status": "ok", "executed_registered_route_ids": ["a.b"], "observation_units": [unit]}
+    assert ExecutionState.parse(json.dumps({**fields, **ran}).encode()).observation_units == (unit,)
 
 
 def test_registered_qualifier_with_a_forbidden_key_is_refused() -> None:
