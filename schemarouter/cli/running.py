@@ -79,12 +79,14 @@ def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
     from schemarouter.cli.locking import fingerprints_here
 
     lock = read_lock(surface)
-    if lock is None or (exploratory and not lock.confirmatory):
+    # Asked of the surface, since a lock could say anything of itself.
+    frozen = surface is SurfaceName.frozen
+    if lock is None or (exploratory and not frozen):
         return
     try:
-        require_as_locked(lock, fingerprints_here(str(surface), behaviour=lock.confirmatory))
+        require_as_locked(lock, fingerprints_here(str(surface), behaviour=frozen))
     except InvalidRunError as error:
-        if lock.confirmatory:
+        if frozen:
             raise
         raise InvalidRunError(
             f"{error}\nIf that was meant: schemarouter lock write, or --exploratory for this run."
