@@ -58,4 +58,4 @@ def test_the_default_retriever_gives_the_same_bytes_whatever_seed_threads_and_ke
     assert len({aggregate for aggregate, _ in results}) == 1
     assert len({shard for _, shard in results}) == 1
     retriever = str(resolve(load_protocol("development").retriever))
-    assert "dense(" in retriever and retriever.encode() in results[0][0]
+    assert "model=" in retriever and retriever.encode() in results[0][0]

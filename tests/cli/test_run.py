@@ -70,7 +70,7 @@ def test_what_is_not_in_the_grid_is_refused_with_the_closest(
 @pytest.mark.parametrize("more", [(), ("--exploratory",), ("--limit", "1", "--exploratory")], ids=" ".join)
 def test_the_frozen_surface_is_refused_with_the_reason(more: tuple[str, ...], tmp_path: Path) -> None:
     told = inside("run", "--out", tmp_path / "out", "--surface", "frozen", *more)
-    refused(told, 3, "frozen surface is not locked", "--surface development")
+    refused(told, 3, "frozen surface is locked", "not released", "--surface development")
     assert not (tmp_path / "out").exists()
 
 
