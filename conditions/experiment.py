@@ -42,7 +42,7 @@ from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.spec import Spec
 from schemarouter.tokens import TokenCounter
 from surface.environment import Environment, PlanGuide
-from surface.loader import Surface
+from surface.loader import Surface, frozen_queries
 
 
 @dataclass(frozen=True)
@@ -226,6 +226,7 @@ class Runner:
         self._agent_factory = agent_factory or partial(build_agent, resolve(agent))
         self._policy = policy or StandardPolicy()
         self._retrievers: dict[int, Retriever] = dict(retrievers or {})
+        self._timing = str(retriever) == TIMING_RETRIEVER and retrievers is None
         self._counter = TokenCounter()
 
     def retriever(self, size: int) -> Retriever:
@@ -236,9 +237,11 @@ class Runner:
 
     def _refuse_unscorable(self, unit: Unit) -> None:
         """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
-        if str(self._retriever_spec) == TIMING_RETRIEVER:
+        if self._timing:
             return
-        reason = scoring_refusal(self._surface.name, (unit.condition,))
+        asked = self._surface.prompt(unit.task).query
+        name = "frozen" if asked in frozen_queries() else self._surface.name
+        reason = scoring_refusal(name, (unit.condition,))
         if reason:
             raise InvalidRunError(reason)
 

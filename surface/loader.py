@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -98,6 +98,12 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
     if problems:
         raise SurfaceError("\n".join(problems))
     return Surface(name, tuple(sorted(tasks, key=lambda task: task.prompt.id)), strata)
+
+
+@cache
+def frozen_queries() -> frozenset[str]:
+    """The queries of the frozen tasks, wherever they turn up: a task is frozen by what it asks, not by its folder."""
+    return frozenset(task.prompt.query for task in load_surface("frozen").tasks)
 
 
 def _place(path: Path) -> str:

@@ -64,7 +64,7 @@ def write(surface: OfSurface = SurfaceName.development) -> None:
         raise InvalidRunError(
             f"{FILES[surface]} is there already; a lock is written once. See schemarouter lock amend."
         )
-    origin = {"date": _today(), "commit": _clean_commit()} if confirmatory else {}
+    origin = {"date": _today(), "commit": clean_commit()} if confirmatory else {}
     lock = Lock.model_validate(
         {
             "schema_version": LOCK_SCHEMA_VERSION,
@@ -129,7 +129,7 @@ def amend(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
     lock = _held(surface)
     _store(
         surface,
-        amended(lock, fingerprints_here(str(surface)), date=_today(), commit=_clean_commit(), reason=_said(reason)),
+        amended(lock, fingerprints_here(str(surface)), date=_today(), commit=clean_commit(), reason=_said(reason)),
     )
     typer.echo("amended.")
 
@@ -141,12 +141,14 @@ def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
     from schemarouter.cli.world import ROOT
 
     lock = _held(surface)
+    if not lock.confirmatory:
+        raise InvalidRunError(f"the {surface} surface is free to use; only a confirmatory one is released.")
     if lock.released:
         raise InvalidRunError("the lock is released already.")
     require_as_locked(lock, fingerprints_here(str(surface)))
-    if not (ROOT / AUDIT).is_file():
-        raise InvalidRunError(f"{AUDIT} is missing; the surface is not released without its audit.")
-    event = LockEvent(kind="release", date=_today(), commit=_clean_commit(), reason=_said(reason))
+    if not (ROOT / AUDIT).is_file() or not (ROOT / AUDIT).read_text(encoding="utf-8").strip():
+        raise InvalidRunError(f"{AUDIT} is missing or empty; the surface is not released without its audit.")
+    event = LockEvent(kind="release", date=_today(), commit=clean_commit(), reason=_said(reason))
     _store(surface, lock.model_copy(update={"history": (*lock.history, event)}))
     typer.echo(f"released; commit the lock, then: make experiment SURFACE={surface}")
 
@@ -186,7 +188,7 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def _clean_commit() -> str:
+def clean_commit() -> str:
     """The commit of the checkout. Raises InvalidRunError where it is unknown or something is uncommitted."""
     from schemarouter.cli.world import provenance
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from schemarouter.cli.common import CatalogView, print_json
-from schemarouter.errors import UsageError, unknown
+from schemarouter.errors import InvalidRunError, UsageError, unknown
 
 DEFAULT_CATALOG = 100
 _SHOWN = 0.0005
@@ -35,17 +35,22 @@ def retrieve(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
     """Rank the capabilities of a catalog for a query, or for what has been observed since."""
+    from preregistration.lock import scoring_refusal
     from preregistration.protocol import load_protocol
     from schemarouter.catalog_views import viewed
     from schemarouter.retrieval import registry
     from schemarouter.state import ExecutionState
-    from surface.loader import load_catalogs
+    from surface.loader import frozen_queries, load_catalogs
 
     current = ExecutionState.start(query) if state is None else ExecutionState.parse(_read(state))
     if current.original_query != query:
         raise UsageError(
             f"the state is of the query {current.original_query!r}, not of {query!r}; give the same query."
         )
+    if query in frozen_queries():
+        reason = scoring_refusal("frozen", ("retrieve",))
+        if reason:
+            raise InvalidRunError(f"this is a frozen task's request, and {reason}")
     spec = registry.resolve(retriever or load_protocol("development").retriever)
     sizes = load_protocol("development").catalogs
     if catalog not in sizes:

@@ -76,13 +76,16 @@ def run(
 def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
     """Raise InvalidRunError where anything is not as it was locked; development may go on, exploratory."""
     from preregistration.lock import read_lock, require_as_locked
-    from schemarouter.cli.locking import fingerprints_here
+    from schemarouter.cli.locking import clean_commit, fingerprints_here
 
     lock = read_lock(surface)
     # Asked of the surface, since a lock could say anything of itself.
     frozen = surface is SurfaceName.frozen
     if lock is None or (exploratory and not frozen):
         return
+    if frozen and lock.released:
+        # A release that nobody has committed is none.
+        clean_commit()
     try:
         require_as_locked(lock, fingerprints_here(str(surface), behaviour=frozen))
     except InvalidRunError as error:

@@ -30,7 +30,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         (tmp_path / name).write_bytes((protocol.FOLDER / name).read_bytes())
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
     monkeypatch.setattr(locking, "fingerprints_here", lambda surface, **_: dict(here))
-    monkeypatch.setattr(locking, "_clean_commit", lambda: "c0ffee")
+    monkeypatch.setattr(locking, "clean_commit", lambda: "c0ffee")
     monkeypatch.setattr(locking, "AUDIT", "README.md")
     monkeypatch.setattr("surface.loader.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
     return here
@@ -59,7 +59,7 @@ def test_the_release_is_refused_for_a_changed_byte_a_missing_audit_or_without_wo
     refused(inside("lock", "release", "--reason", "x"), 3, "surface: locked", "here other")
     toy["surface"] = HERE["surface"]
     monkeypatch.setattr(locking, "AUDIT", "surface/NO-SUCH-AUDIT.md")
-    refused(inside("lock", "release", "--reason", "x"), 3, "NO-SUCH-AUDIT.md is missing")
+    refused(inside("lock", "release", "--reason", "x"), 3, "NO-SUCH-AUDIT.md is missing or empty")
     assert not lock().released
 
 
@@ -67,10 +67,10 @@ def test_an_unclean_tree_is_neither_locked_nor_released(monkeypatch: pytest.Monk
     told: dict[str, Any] = {"commit": "c0ffee", "dirty": True}
     monkeypatch.setattr("schemarouter.cli.world.provenance", lambda: told)
     with pytest.raises(InvalidRunError, match="uncommitted changes"):
-        locking._clean_commit()
+        locking.clean_commit()
     told.update(commit=None, dirty=None)
     with pytest.raises(InvalidRunError, match="git checkout"):
-        locking._clean_commit()
+        locking.clean_commit()
 
 
 def test_status_tells_lock_amendment_and_release(toy: dict[str, str]) -> None:
@@ -105,6 +105,22 @@ def test_no_arm_that_retrieves_runs_before_the_release_by_any_door(
     assert runner.run(Unit(task, size, "FULL")).events
     inside("lock", "release", "--reason", "the audit is done")
     assert runner.run(Unit(task, size, "SR-5-STATIC")).events
+
+
+def test_a_frozen_request_is_refused_wherever_it_turns_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "Nobody has asked for this: reserve the crane"
+    monkeypatch.setattr("surface.loader.frozen_queries", lambda: frozenset({query}))
+    monkeypatch.setattr("conditions.experiment.frozen_queries", lambda: frozenset({SURFACE.tasks[0].prompt.query}))
+    refused(inside("retrieve", query, "--retriever", "bm25"), 3, "a frozen task's request", "not released")
+    spec, agent = retrievers.resolve("bm25"), agents.resolve("reference")
+    runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=spec, agent=agent)
+    with pytest.raises(InvalidRunError, match="not released"):
+        runner.run(Unit(SURFACE.tasks[0].prompt.id, min(CATALOGS), "SR-5-STATIC"))
+
+
+def test_the_development_surface_is_not_released(toy: dict[str, str]) -> None:
+    assert inside("lock", "write").code == 0
+    refused(inside("lock", "release", "--surface", "development", "--reason", "x"), 3, "free to use")
 
 
 def test_a_released_surface_is_not_run_when_anything_differs_from_its_lock(toy: dict[str, str], tmp_path: Path) -> None:
