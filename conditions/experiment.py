@@ -226,6 +226,7 @@ class Runner:
         self._agent_factory = agent_factory or partial(build_agent, resolve(agent))
         self._policy = policy or StandardPolicy()
         self._retrievers: dict[int, Retriever] = dict(retrievers or {})
+        self._scorable: set[tuple[str, str]] = set()
         self._timing = str(retriever) == TIMING_RETRIEVER and retrievers is None
         self._counter = TokenCounter()
 
@@ -237,13 +238,15 @@ class Runner:
 
     def _refuse_unscorable(self, unit: Unit) -> None:
         """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
-        if self._timing:
-            return
         asked = self._surface.prompt(unit.task).query
-        name = "frozen" if asked in frozen_queries() else self._surface.name
-        reason = scoring_refusal(name, (unit.condition,))
+        arm = ("frozen" if asked in frozen_queries() else self._surface.name, unit.condition)
+        if self._timing or arm in self._scorable:
+            return
+        reason = scoring_refusal(arm[0], (unit.condition,))
         if reason:
             raise InvalidRunError(reason)
+        # What a lock allows it goes on allowing; it is not read again for every episode.
+        self._scorable.add(arm)
 
     def run(self, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
         """Run one episode to its end."""

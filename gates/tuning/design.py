@@ -12,7 +12,7 @@ from gates.tuning.logit import Choice, Floats, fit
 from gates.tuning.moments import Moment, all_moments
 from schemarouter.catalog import Catalog
 from schemarouter.catalog_views import View, viewed
-from schemarouter.retrieval.base import entries_of
+from schemarouter.retrieval.base import SCORE_DECIMALS, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.evidence.flow import phase_of
 from schemarouter.retrieval.typed import RELEVANCE_GROUPS, Typed, Weights, build_typed
@@ -118,7 +118,7 @@ class Design:
 
     def rank_of_next(self, size: int, moment: int, weights: FittedWeights) -> int:
         """The rank of the next required route, from 1."""
-        scores = np.round(self.table(size, moment, weights.own) @ weights.score[self.phases[moment]], 6)
+        scores = np.round(self.table(size, moment, weights.own) @ weights.score[self.phases[moment]], SCORE_DECIMALS)
         right = self.place(size, self.moments[moment].next_route)
         better = scores > scores[right]
         return int(better.sum() + (scores[:right] == scores[right]).sum()) + 1

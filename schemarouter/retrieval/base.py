@@ -8,6 +8,9 @@ from typing import Protocol
 
 from schemarouter.catalog import Capability, Catalog
 
+# Scores are rounded to this many decimals before they are ordered, so that the last bits of a BLAS cannot reorder ties.
+SCORE_DECIMALS = 6
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.identity import fingerprint
-from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
+from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import kth_highest, top_k
 from schemarouter.retrieval.sentence import SentenceEncoder
 from schemarouter.retrieval.spec import Declaration, Option
@@ -28,8 +28,6 @@ DECLARATION = Declaration(
     summary="cosine of sentence vectors, exact search",
     options={"model": Option(str, "use-m3", suggestions=tuple(ENCODERS))},
 )
-# Scores are rounded to this many decimals before they are ordered, so that the last bits of a BLAS cannot reorder ties.
-_DECIMALS = 6
 _instances: dict[str, tuple[Encoder, QueryVectors]] = {}
 
 
@@ -64,8 +62,8 @@ class ExactSearch:
             # The bound of a sum of n products (Higham 2002, 3.1), doubled, and the step of the rounding.
             relative = (vector.size + 2) * float(np.finfo(np.float32).eps)
             error = relative * self._longest * float(np.sqrt(vector @ vector))
-            candidates = (rough >= kth_highest(rough, k) - (2 * error + 10.0**-_DECIMALS)).nonzero()[0]
-        scores = np.round(self._matrix[candidates].astype(np.float64) @ vector, _DECIMALS)
+            candidates = (rough >= kth_highest(rough, k) - (2 * error + 10.0**-SCORE_DECIMALS)).nonzero()[0]
+        scores = np.round(self._matrix[candidates].astype(np.float64) @ vector, SCORE_DECIMALS)
         chosen = top_k(scores, k)
         return candidates[chosen], scores[chosen]
 

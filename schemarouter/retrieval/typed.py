@@ -8,7 +8,6 @@ meanings; `schemarouter tune` makes the file.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,22 +21,21 @@ from schemarouter.catalog import read_model
 from schemarouter.catalog_views import View
 from schemarouter.errors import SchemaRouterError
 from schemarouter.identity import fingerprint
-from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
+from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.dense import ENCODERS, shared_encoder
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.bridge import Bridge, shared_bridge
+from schemarouter.retrieval.evidence.bridge import Bridge, identity_of, shared_bridge
 from schemarouter.retrieval.evidence.contracts import Contracts, Floats
 from schemarouter.retrieval.evidence.flow import Flow, History, phase_of
 from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
+from schemarouter.retrieval.latest import Latest
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.vectors import Encoder, QueryVectors
 from schemarouter.state import MARKER, ExecutionState, parse_retrieval_query
 
 WEIGHTS_FILE = Path(__file__).with_name("typed_weights.json")
 VIEWS: tuple[View, ...] = get_args(View)
-# Scores are rounded before they are ordered, so that the last bits of a BLAS cannot reorder ties.
-_DECIMALS = 6
 _KEPT_QUERIES = 4096
 DECLARATION = Declaration(
     name="typed",
@@ -109,7 +107,7 @@ class Typed:
         self._flow = Flow(self.contracts, self._relevance)
         self._own = weights.table("relevance", relevance.FEATURES)
         self._score = weights.table("score", flow.FEATURES)
-        self._read: OrderedDict[str, QueryEvidence] = OrderedDict()
+        self._read: Latest[QueryEvidence] = Latest(self._relevance.read, _KEPT_QUERIES)
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Return the best `k` entries; an empty query or an empty catalog has no ranking."""
@@ -118,13 +116,13 @@ class Typed:
             why = "the query is empty" if self.ids else "there are no entries"
             return Ranking((), (Stage("typed", 0, why),))
         own, table, phase = self.evidence(request, state)
-        log_odds = table[:, 0]
+        log_odds = table[:, flow.PLACE["relevance"]]
         gains = table * self._score[phase]
-        scores = np.round(gains.sum(axis=1), _DECIMALS)
+        scores = np.round(gains.sum(axis=1), SCORE_DECIMALS)
         chosen = top_k(scores, k)
         items = tuple((self.ids[place], float(scores[place])) for place in chosen)
         parts = self._parts(chosen, own[chosen], gains[chosen], log_odds[chosen], phase)
-        unread = (self._relevance.unread, self._query(request).unread)
+        unread = (self._relevance.unread, self._read.get(request).unread)
         note = "; ".join(filter(None, (silence(items, k, len(self.ids)), *unread)))
         return Ranking(items, (Stage("typed", len(items), note),), self._tokens(request, state), parts)
 
@@ -132,27 +130,18 @@ class Typed:
         """The figures of every entry: `relevance.FEATURES`, `flow.FEATURES`, and the phase of the state."""
         phase = phase_of(state)
         history = History.of(state, self.contracts)
-        read = self._query(request)
+        read = self._read.get(request)
         own = read.features(history.finished)
         log_odds = own @ self._own[phase]
         return own, self._flow.features(state, read, history, log_odds - log_odds.max()), phase
 
     def figures(self, request: str, state: ExecutionState, log_odds: Floats) -> Floats:
         """`flow.FEATURES` of every entry for given relevances (logarithms of odds, 0 for the best)."""
-        return self._flow.features(state, self._query(request), History.of(state, self.contracts), log_odds)
+        return self._flow.features(state, self._read.get(request), History.of(state, self.contracts), log_odds)
 
     def _tokens(self, request: str, state: ExecutionState) -> int:
         """What the encoder read: the request and its clauses when a task opens, nothing afterwards."""
-        return 0 if state.executed_registered_route_ids else self._query(request).tokens
-
-    def _query(self, query: str) -> QueryEvidence:
-        known = self._read.get(query)
-        if known is None:
-            known = self._relevance.read(query)
-            self._read[query] = known
-            if len(self._read) > _KEPT_QUERIES:
-                self._read.popitem(last=False)
-        return known
+        return 0 if state.executed_registered_route_ids else self._read.get(request).tokens
 
     def _parts(
         self, chosen: NDArray[np.int64], own: Floats, gains: Floats, log_odds: Floats, phase: int
@@ -213,7 +202,7 @@ def data_identity(values: dict[str, int | float | str]) -> str:
     """Of the encoder, the bridge and the weights."""
     encoder, _ = shared_encoder(str(values["model"]))
     weights = fingerprint(packaged_weights().model_dump(mode="json"))
-    return fingerprint([encoder.name, encoder.identity, shared_bridge().identity, weights])
+    return fingerprint([encoder.name, encoder.identity, identity_of(), weights])
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> Typed:

@@ -10,8 +10,7 @@ import hashlib
 import io
 import os
 import tempfile
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.identity import fingerprint
+from schemarouter.retrieval.latest import Latest
 
 _DIGEST_BYTES = 32
 _Float = TypeVar("_Float", np.float32, np.float64)
@@ -87,13 +87,21 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     )
     folder = folder or cache_folder()
     path = folder / "vectors" / f"{digest}.npy" if folder else None
-    stored = _read(path, (len(texts), encoder.dimensions), np.float32) if path else None
-    if stored is None:
-        stored = encoder.encode(texts).astype(np.float32)
-        if path:
-            with suppress(OSError):
-                _write(path, stored)
-    return stored
+    return _kept(path, (len(texts), encoder.dimensions), np.float32, lambda: encoder.encode(texts).astype(np.float32))
+
+
+def _kept(
+    path: Path | None, shape: tuple[int, int], kind: type[_Float], make: Callable[[], NDArray[_Float]]
+) -> NDArray[_Float]:
+    """What a file keeps, or what `make` gives, which is then kept there where that can be done."""
+    stored = _read(path, shape, kind) if path else None
+    if stored is not None:
+        return stored
+    made = make()
+    if path:
+        with suppress(OSError):
+            _write(path, made)
+    return made
 
 
 def _read(path: Path, shape: tuple[int, int], kind: type[_Float]) -> NDArray[_Float] | None:
@@ -136,19 +144,12 @@ class QueryVectors:
 
     def __init__(self, encoder: Encoder, *, limit: int = 4096, folder: Path | None = None) -> None:
         self._encoder = encoder
-        self._limit = limit
         self._folder = folder or cache_folder()
-        self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
+        self._known: Latest[NDArray[np.float64]] = Latest(self._stored_or_encoded, limit)
 
     def get(self, text: str) -> NDArray[np.float64]:
         """The unit vector of a text, shape (dimensions,)."""
-        known = self._known.get(text)
-        if known is None:
-            known = self._stored_or_encoded(text)
-            self._known[text] = known
-            if len(self._known) > self._limit:
-                self._known.popitem(last=False)
-        return known
+        return self._known.get(text)
 
     def _stored_or_encoded(self, text: str) -> NDArray[np.float64]:
         encoder = self._encoder
@@ -156,11 +157,6 @@ class QueryVectors:
             [encoder.name, encoder.identity, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()]
         )
         path = self._folder / "queries" / digest[:2] / f"{digest}.npy" if self._folder else None
-        stored = _read(path, (1, encoder.dimensions), np.float64) if path else None
-        if stored is None:
-            stored = (encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode)([text])
-            if path:
-                with suppress(OSError):
-                    _write(path, stored)
-        vector: NDArray[np.float64] = stored[0]
+        encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
+        vector: NDArray[np.float64] = _kept(path, (1, encoder.dimensions), np.float64, lambda: encode([text]))[0]
         return vector

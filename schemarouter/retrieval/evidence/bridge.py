@@ -108,14 +108,22 @@ class _List:
                 yield term, _PART_WEIGHT
 
 
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
+
+
+def identity_of(folder: Path = FOLDER) -> str:
+    """SHA-256 over the names and bytes of the lists; reads no entry, since the fingerprint is asked for in every run."""
+    digests = [f"{path.name} {sha256_hex(path.read_bytes())}" for path in _files(folder)]
+    return sha256_hex("\n".join(digests).encode())
+
+
 class Bridge:
     """Translates requests into weighted English stems."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        files = sorted(folder.glob("*.json"))
-        self._lists = {p.stem: _List(read_model(p, _File, BridgeError).root) for p in files}
-        digests = [f"{path.name} {sha256_hex(path.read_bytes())}" for path in files]
-        self.identity = sha256_hex("\n".join(digests).encode())
+        self._lists = {p.stem: _List(read_model(p, _File, BridgeError).root) for p in _files(folder)}
+        self.identity = identity_of(folder)
 
     def stems(self, text: str, language: str) -> dict[str, float]:
         """English stems that a text of a language means, with weights: a term's weight is shared by its meanings."""

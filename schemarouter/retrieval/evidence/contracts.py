@@ -75,8 +75,8 @@ class Contracts:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.size = len(entries)
         self.position = {entry.id: place for place, entry in enumerate(entries)}
-        self.capabilities = [entry.capability for entry in entries]
-        known = [(place, item) for place, item in enumerate(self.capabilities) if item is not None]
+        capabilities = [entry.capability for entry in entries]
+        known = [(place, item) for place, item in enumerate(capabilities) if item is not None]
         names = [provider_of(entry) for entry in entries]
         self.providers = sorted(set(names))
         place_of = {name: place for place, name in enumerate(self.providers)}
@@ -86,7 +86,7 @@ class Contracts:
         for place, item in known:
             self.read[place] = item.effect == "read"
             self.destructive[place] = item.effect == "destructive"
-        self.outputs = [frozenset(o.name for o in item.outputs) if item else frozenset() for item in self.capabilities]
+        self.outputs = [frozenset(o.name for o in item.outputs) if item else frozenset() for item in capabilities]
         self._identifiers(known)
         self._quantities(known)
         self._meanings(known)

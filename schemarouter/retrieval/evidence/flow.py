@@ -94,8 +94,8 @@ class Flow:
         table[:, PLACE["writes"]] = ~c.read
         table[:, PLACE["destroys"]] = c.destructive
         have = self._have(state, history)
-        ready = self._needs(table, query, have)
-        self._supply(table, query, history, goal)
+        missing, ready = self._needs(table, query, have)
+        self._supply(table, query, history, goal, missing)
         if history.executed.size:
             self._takes(table, state, history, have, ready, odds)
             self._conversion(table, state, history, goal)
@@ -115,31 +115,31 @@ class Flow:
         given = np.bincount(c.gives.what[done], minlength=len(c.kinds))
         return np.where(seen > 0, np.maximum(given, 1.0), 0.0)
 
-    def _needs(self, table: Floats, query: QueryEvidence, have: Floats) -> Bools:
+    def _needs(self, table: Floats, query: QueryEvidence, have: Floats) -> tuple[Floats, Bools]:
+        """How many identifiers each need (an edge of `contracts.needs`) still lacks, and which entries lack none."""
         c = self._c
         what = c.needs.what
-        self._missing = np.maximum(c.needs.weight - have[what] - query.literal_kinds[what], 0.0)
-        lacking = c.needs.total(self._missing, c.size)
+        missing = np.maximum(c.needs.weight - have[what] - query.literal_kinds[what], 0.0)
+        lacking = c.needs.total(missing, c.size)
         ready: Bools = np.asarray(lacking == 0)
         table[:, PLACE["ready"]] = ready
         table[:, PLACE["one_missing"]] = lacking == 1
         table[:, PLACE["more_missing"]] = lacking > 1
         if not query.has_literal:
             table[:, PLACE["missing_unnamed"]] = ~ready
-        return ready
+        return missing, ready
 
-    def _supply(self, table: Floats, query: QueryEvidence, history: History, goal: Floats) -> None:
+    def _supply(self, table: Floats, query: QueryEvidence, history: History, goal: Floats, missing: Floats) -> None:
         """Who gives an identifier that a likely route lacks; whoever lacks that kind too gives nothing."""
         c = self._c
         if not len(c.needs.entry) or not len(c.gives.entry):
-            table[:, PLACE["gives_missing_log"]] = 0.0
             return
-        wanted = goal[c.needs.entry] * (self._missing > 0)
+        wanted = goal[c.needs.entry] * (missing > 0)
         by_kind = np.zeros(len(c.kinds))
         np.maximum.at(by_kind, c.needs.what, wanted)
         by_pair = np.zeros(c.pairs)
-        np.maximum.at(by_pair, self._c.need_pair, wanted)
-        free = np.where(c.give_own_need >= 0, self._missing[c.give_own_need] == 0, True)
+        np.maximum.at(by_pair, c.need_pair, wanted)
+        free = np.where(c.give_own_need >= 0, missing[c.give_own_need] == 0, True)
         open_ = ~(history.finished | history.pending)[c.gives.entry]
         weight = c.gives.weight * free * open_
         anywhere = c.gives.most(weight * by_kind[c.gives.what], c.size)

@@ -1,0 +1,29 @@
+"""A bounded memory of what was computed of a text."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Latest(Generic[Value]):
+    """Calls `make` once for a text while it is among the `limit` latest that were new."""
+
+    def __init__(self, make: Callable[[str], Value], limit: int) -> None:
+        self._make = make
+        self._limit = limit
+        self._known: OrderedDict[str, Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, text: str) -> Value:
+        """What `make` gives for a text."""
+        if text not in self._known:
+            self._known[text] = self._make(text)
+            if len(self._known) > self._limit:
+                self._known.popitem(last=False)
+        return self._known[text]
