@@ -1,15 +1,13 @@
-"""Conditional logit: the gradient is the slope, known weights come back, and a stronger penalty makes them smaller."""
+"""Conditional logit: its slopes, that it is fitted to the end, that known weights come back, and what penalties do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
-from scipy.optimize import check_grad, minimize
+from scipy.optimize import approx_fprime, check_grad
 
-from gates.tuning.logit import Choice, Floats, fit
+from gates.tuning.logit import Choice, Objective, fit
+from schemarouter.errors import SchemaRouterError
 
 PHASES, SIZE = 3, 9
 KNOWN = np.asarray([[1.5, -1.0, 0.0, 0.5], [1.5, -1.0, 0.0, 0.5], [0.5, -1.0, 1.0, 0.5]])
@@ -27,34 +25,44 @@ def drawn(count: int, seed: int = 1) -> list[Choice]:
     return made
 
 
-def objective_of(choices: list[Choice], monkeypatch: pytest.MonkeyPatch, **penalties: float) -> Callable[..., Any]:
-    """What `fit` minimises: loss and gradient."""
-    taken: list[Callable[..., Any]] = []
-    real = minimize
-
-    def listen(objective: Callable[..., Any], start: Floats, **told: Any) -> Any:
-        taken.append(objective)
-        return real(objective, start, **told)
-
-    monkeypatch.setattr("gates.tuning.logit.minimize", listen)
-    fit(choices, PHASES, **penalties)
-    return taken[0]
+def objective(choices: list[Choice], shared: float, deviation: float) -> Objective:
+    return Objective(choices, PHASES, shared, deviation)
 
 
 @pytest.mark.parametrize("penalties", [(0.0, 0.0), (0.3, 0.0), (0.0, 0.7), (0.01, 0.1)])
-def test_the_gradient_is_the_slope_of_the_loss(monkeypatch: pytest.MonkeyPatch, penalties: tuple[float, float]) -> None:
-    choices = [*drawn(7), Choice(drawn(1, seed=5)[0].figures, (0, 3, 4), 1)]
-    objective = objective_of(choices, monkeypatch, shared=penalties[0], deviation=penalties[1])
+def test_gradient_and_hessian_are_slopes(penalties: tuple[float, float]) -> None:
+    loss = objective([*drawn(7), Choice(drawn(1, seed=5)[0].figures, (0, 3, 4), 1)], *penalties)
     random = np.random.default_rng(2)
     for _ in range(5):
         at = random.normal(size=(1 + PHASES) * KNOWN.shape[1])
-        off = check_grad(lambda x: objective(x)[0], lambda x: objective(x)[1], at)
-        assert off < 1e-5
+        assert check_grad(loss.value, lambda x: loss.slopes(x)[0], at) < 1e-5
+        np.testing.assert_allclose(approx_fprime(at, lambda x: loss.slopes(x)[0]), loss.slopes(at)[1], atol=1e-6)
 
 
-def test_the_loss_at_0_is_the_logarithm_of_the_number_of_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    objective = objective_of(drawn(7), monkeypatch, shared=0.1, deviation=0.1)
-    assert objective(np.zeros((1 + PHASES) * KNOWN.shape[1]))[0] == pytest.approx(np.log(SIZE))
+def test_the_loss_at_0_is_the_logarithm_of_the_number_of_entries() -> None:
+    assert objective(drawn(7), 0.1, 0.1).value(np.zeros((1 + PHASES) * KNOWN.shape[1])) == pytest.approx(np.log(SIZE))
+
+
+def test_nothing_is_left_to_descend() -> None:
+    choices = drawn(90)
+    loss = objective(choices, 3e-4, 3e-3)
+    weights = fit(choices, PHASES, shared=3e-4, deviation=3e-3)
+    common = weights.sum(axis=0) / (PHASES + 3e-4 / 3e-3)  # Where the slope of the penalties alone is 0.
+    found = np.concatenate([common, (weights - common).ravel()])
+    assert np.abs(loss.slopes(found)[0]).max() < 1e-12
+
+
+def test_figures_off_by_rounding_give_the_same_rounded_weights() -> None:
+    choices = drawn(90)
+    noisy = [Choice(item.figures * (1 + 4e-16), item.right, item.phase) for item in choices]
+    one, other = (fit(items, PHASES, shared=3e-4, deviation=3e-3) for items in (choices, noisy))
+    np.testing.assert_allclose(one, other, atol=1e-10)
+
+
+def test_a_fit_that_does_not_get_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gates.tuning.logit._MOST_STEPS", 1)
+    with pytest.raises(SchemaRouterError, match="did not converge in 1 Newton steps"):
+        fit(drawn(90), PHASES, shared=1e-3, deviation=1e-2)
 
 
 def test_known_weights_come_back() -> None:
@@ -84,7 +92,7 @@ def test_a_figure_that_is_always_0_weighs_nothing_and_the_order_of_choices_does_
     choices = [Choice(choice.figures * [1, 1, 0, 1], choice.right, choice.phase) for choice in drawn(90)]
     found = fit(choices, PHASES, shared=1e-3, deviation=1e-2)
     assert (found[:, 2] == 0).all()
-    np.testing.assert_allclose(fit(choices[::-1], PHASES, shared=1e-3, deviation=1e-2), found, atol=1e-3)
+    np.testing.assert_allclose(fit(choices[::-1], PHASES, shared=1e-3, deviation=1e-2), found, atol=1e-10)
 
 
 def test_the_same_choices_give_the_same_bytes() -> None:
