@@ -30,7 +30,7 @@ class Scale:
     tasks: int
 
 
-FULL = Scale((100, 500, 34_000, 238_000), 500, Effort(rounds=200, seconds=20.0), 256, 90)
+FULL = Scale((100, 500, 34_000, 238_000), 500, Effort(rounds=200, seconds=8.0), 256, 90)
 QUICK = Scale((100, 500), 100, Effort(rounds=20, seconds=0.5), 128, 12)
 
 

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.corpora import Corpus, zipf_corpus
+from benchmarks.corpora import zipf_corpus
 from benchmarks.timing import Build, Effort, Row, alternate, build, rows
 from schemarouter.errors import SchemaRouterError
 from schemarouter.retrieval.bm25 import Best, BM25Index
 
 BEST = 10
-BATCH = 64
 OURS = "schemarouter"
-_LARGE = 10_000
 Query = Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Share:
+    """How many queries a burst and a batch have, and over how many rankings are compared."""
+
+    burst: int
+    batch: int
+
+
+_SMALL, _LARGE = _Share(25, 64), _Share(5, 16)
+
+
+def _share(size: int) -> _Share:
+    """One call of rank-bm25 takes milliseconds over hundreds of documents and a good part of a second over 238,000."""
+    return _SMALL if size < 10_000 else _LARGE
+
+
 Ask = Callable[[Query], Best]
 
 
@@ -27,11 +43,12 @@ def lexical_rows(size: int, effort: Effort, queries: int) -> list[Row]:
     corpus = zipf_corpus(size, queries)
     builds = _builds(corpus.documents)
     ask = {name: _single(name, item.value) for name, item in builds.items()}
-    notes = {name: _agreement(corpus, ask[OURS], one, name) for name, one in ask.items() if name != OURS}
-    # One call of rank-bm25 over so many takes a good part of a second.
-    single = alternate(ask, corpus.queries, effort if size < _LARGE else replace(effort, burst=5))
-    batches = [corpus.queries[start : start + BATCH] for start in range(0, queries, BATCH)]
-    batches = [batch for batch in batches if len(batch) == BATCH] or [corpus.queries]
+    share = _share(size)
+    compared = corpus.queries[: share.batch]
+    notes = {name: _agreement(compared, ask[OURS], one, name) for name, one in ask.items() if name != OURS}
+    single = alternate(ask, corpus.queries, replace(effort, burst=share.burst))
+    batches = [corpus.queries[start : start + share.batch] for start in range(0, queries, share.batch)]
+    batches = [batch for batch in batches if len(batch) == share.batch] or [corpus.queries]
     many = {name: _many(name, item.value) for name, item in builds.items()}
     batch = alternate(many, batches, replace(effort, burst=1))
     return [
@@ -92,14 +109,14 @@ def _unpacked(results: Any) -> Best:
     return results.documents[0], results.scores[0]
 
 
-def _agreement(corpus: Corpus, ours: Ask, other: Ask, name: str) -> str:
+def _agreement(queries: Sequence[Query], ours: Ask, other: Ask, name: str) -> str:
     """Say over how many queries both rank alike: the same scores, and the same documents but for ties."""
     tolerance = 1e-9 if name == "rank-bm25" else 1e-4  # bm25s adds up 32-bit scores.
-    for query in corpus.queries[:BATCH]:
+    for query in queries:
         (own_ids, own), (other_ids, others) = ours(query), other(query)
         length = min(len(own), len(others))
         decided = own > own[-1] + tolerance
         missing = set(own_ids[decided].tolist()) - set(np.asarray(other_ids).tolist())
         if missing or np.abs(own[:length] - others[:length]).max(initial=0) > tolerance:
             raise SchemaRouterError(f"{name} ranks {' '.join(query)!r} differently; its times cannot be compared.")
-    return f"same ranking, {len(corpus.queries[:BATCH])} queries, scores within {tolerance:g}"
+    return f"same ranking, {len(queries)} queries, scores within {tolerance:g}"

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from benchmarks.timing import Build, Effort, Row, alternate, build, once, rows, timed, undisturbed
-from conditions.experiment import OpeningRankings, Runner, Unit, make_plan
+from conditions.plan import Unit, make_plan
+from conditions.runner import OpeningRankings, Runner
 from gates.tuning.moments import moments_of
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents import registry as agents

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conditions.experiment import Plan, plan_from_json
+from conditions.plan import Plan, plan_from_json
 from conditions.store import AGGREGATE_FILE, SHARD_GLOB, ShardLine, pretty_json, read_run, read_shard, write_whole
 from gates.measures import MEASURES, SR_CONDITIONS, Figures, Measure, measure
 from gates.replay import Replay

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conditions.experiment import Runner, Unit
+from conditions.plan import Unit
+from conditions.runner import Runner
 from gates.tuning.moments import all_moments
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents

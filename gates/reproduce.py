@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from conditions.experiment import Runner, Unit
+from conditions.plan import Unit
+from conditions.runner import Runner
 from conditions.store import SHARD_GLOB, ShardLine, read_run, read_shard
 from gates.aggregate import World
 from schemarouter.agents import registry as agents
@@ -26,7 +27,9 @@ def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> in
     """
     named = read_run(folder)["identities"]
     spec, agent = retrievers.resolve(named["retriever"]), agents.resolve(named["agent"])
-    runner = Runner(world.protocol, world.surface, world.catalogs, retriever=spec, agent=agent)
+    runner = Runner(
+        world.protocol, world.surface, world.catalogs, retriever=spec, agent=agent, view=named["catalog_view"]
+    )
     done = 0
     for path in sorted(folder.glob(SHARD_GLOB)):
         for line in read_shard(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conditions.experiment import Plan, make_plan
+from conditions.plan import Plan, make_plan
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError
@@ -33,6 +33,7 @@ def stamp(
             (not protocol.confirmatory, "development surface"),
             (plan.units != make_plan(protocol, surface).units, "part of the grid"),
             (any(identities.get(name) != spec for name, spec in usual.items()), "another retriever or agent"),
+            (identities.get("catalog_view") != "full", "another view of the catalogs"),
             (protocol.confirmatory and not _committed(provenance), "uncommitted code"),
             (asked, "asked for"),
         )

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conditions.experiment import TIMING_RETRIEVER, Runner, make_plan
+from conditions.plan import make_plan
+from conditions.runner import TIMING_RETRIEVER, Runner
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from schemarouter.catalog import Capability, Catalog
 
 View = Literal["full", "names-only"]
+VIEWS: tuple[View, ...] = get_args(View)
 _BARE: dict[str, Any] = {
     "semantic_id": None,
     "unit": None,

@@ -32,7 +32,14 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("schemarouter.cli", "schemarouter.__main__"),
 )
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}
-KEY_HOLDERS = {"conditions.oracle", "conditions.experiment", "conditions.episode", "conditions.registry"}
+KEY_HOLDERS = {
+    "conditions.oracle",
+    "conditions.plan",
+    "conditions.runner",
+    "conditions.experiment",
+    "conditions.episode",
+    "conditions.registry",
+}
 
 
 def modules() -> dict[str, Path]:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from conditions.episode import Episode
-from conditions.experiment import Plan, Runner, execute, make_plan
+from conditions.experiment import execute
+from conditions.plan import Plan, make_plan
 from conditions.registry import make_condition
+from conditions.runner import Runner
 from conditions.store import ShardLine, ShardWriter, header_line, read_run, read_shard, shard_name
 from gates.aggregate import World
 from gates.stamp import stamp
@@ -292,6 +294,7 @@ def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> dict[str
     """The identities that can differ in these tests."""
     return {
         "agent": "reference(probe=true)",
+        "catalog_view": "full",
         "catalogs": {str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
         "surface": surface.fingerprint,
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conditions.experiment import Plan, Runner
+from conditions.plan import Plan
+from conditions.runner import Runner
 from gates.aggregate import Row
 from gates.measures import SR_CONDITIONS, measure
 from gates.replay import Replay

@@ -17,8 +17,8 @@ from gates.tuning.design import GROUPS, Design, Penalty
 from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_fold, outer_folds, recall, refitted
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
-from schemarouter.catalog_views import View
-from schemarouter.retrieval.typed import VIEWS, Weights
+from schemarouter.catalog_views import VIEWS, View
+from schemarouter.retrieval.typed import Weights
 from surface.loader import LANGUAGES, Surface
 
 _ARM, _OTHER = "SR-5-STATE-AWARE", "SR-PROGRESSIVE-STATIC"

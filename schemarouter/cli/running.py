@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemarouter.cli.common import SurfaceName, print_json
+from schemarouter.cli.common import CatalogView, SurfaceName, print_json
 from schemarouter.errors import InvalidRunError
 
 
@@ -32,17 +32,23 @@ def run(
     catalog: Annotated[list[int] | None, typer.Option(help="Only these catalog sizes.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only these tasks.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first N episodes of the grid.")] = None,
+    catalog_view: Annotated[
+        CatalogView, typer.Option(help="What of the catalogs the retriever is built over.")
+    ] = CatalogView.full,
     exploratory: Annotated[bool, typer.Option("--exploratory", help="Stamp it EXPLORATORY in any case.")] = False,
     display: Annotated[Display | None, typer.Option(help="Progress on stderr; rich on a terminal, else plain.")] = None,
 ) -> None:
     """Run the experiment, or go on with it. No outcome is shown before all of it is done."""
-    from conditions.experiment import Runner, execute, make_plan
+    from conditions.experiment import execute
+    from conditions.plan import make_plan
+    from conditions.runner import Runner
     from conditions.store import RUN_SCHEMA_VERSION
     from gates.stamp import stamp
     from preregistration.lock import scoring_refusal
     from preregistration.protocol import load_protocol
     from schemarouter.agents import registry as agents
-    from schemarouter.cli.world import identities, provenance
+    from schemarouter.catalog_views import View
+    from schemarouter.cli.world import provenance, run_identities
     from schemarouter.retrieval import registry as retrievers
     from surface.loader import load_catalogs, load_surface
 
@@ -57,7 +63,8 @@ def run(
         raise InvalidRunError(reason)
     require_lock(surface, exploratory=exploratory)
     catalogs = load_catalogs(protocol.catalogs)
-    named = identities(protocol, tasks, catalogs, plan.tasks, str(retriever_spec), str(agent_spec))
+    view: View = catalog_view.value
+    named = run_identities(protocol, tasks, catalogs, plan.tasks, str(retriever_spec), str(agent_spec), view)
     origin = provenance(out)
     header: dict[str, Any] = {
         "schema_version": RUN_SCHEMA_VERSION,
@@ -67,7 +74,7 @@ def run(
         "plan": plan.as_json(),
         "provenance": origin,
     }
-    runner = Runner(protocol, tasks, catalogs, retriever=retriever_spec, agent=agent_spec)
+    runner = Runner(protocol, tasks, catalogs, retriever=retriever_spec, agent=agent_spec, view=view)
     with progress_display(display, len(plan.units)) as progress:
         execute(out, header, plan, runner, progress)
     typer.echo(f"{len(plan.units)} episodes in {out}. Next: schemarouter gate {out}", err=True)
@@ -125,7 +132,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
     """How far a run is: counts only, never an outcome. Works on a live run."""
-    from conditions.experiment import plan_from_json
+    from conditions.plan import plan_from_json
     from conditions.store import count_episodes, read_run
 
     header = read_run(directory)

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from conditions.experiment import plan_from_json
+from conditions.plan import plan_from_json
 from gates.aggregate import World
 from gates.gate import Statistics
 from preregistration import lock
@@ -19,6 +19,7 @@ from preregistration.protocol import Protocol, load_protocol
 from schemarouter import state
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
+from schemarouter.catalog_views import VIEWS, View
 from schemarouter.errors import InvalidRunError, unknown
 from schemarouter.identity import fingerprint, sha256_hex
 from schemarouter.retrieval import registry as retrievers
@@ -49,7 +50,7 @@ def identities(
     retriever: str,
     agent: str,
 ) -> dict[str, Any]:
-    """Everything a result rests on, by fingerprint or full spec."""
+    """Everything a result rests on that a lock promises, by fingerprint or full spec."""
     cells = {task: surface.cell(task) for task in tasks}
     return {
         "agent": str(agents.resolve(agent)),
@@ -62,6 +63,19 @@ def identities(
         "surface": surface.fingerprint,
         "tokenizer": TOKENIZER,
     }
+
+
+def run_identities(
+    protocol: Protocol,
+    surface: Surface,
+    catalogs: Mapping[int, Catalog],
+    tasks: tuple[str, ...],
+    retriever: str,
+    agent: str,
+    view: View,
+) -> dict[str, Any]:
+    """Everything a result rests on: what a lock promises, and the view of the catalogs that the retriever is built over."""
+    return {**identities(protocol, surface, catalogs, tasks, retriever, agent), "catalog_view": view}
 
 
 def world_of_run(run: Mapping[str, Any]) -> World:
@@ -80,8 +94,13 @@ def world_of_run(run: Mapping[str, Any]) -> World:
         for part in ("retriever", "agent"):
             if not isinstance(held.get(part), str):
                 raise InvalidRunError(f"run.json: identities.{part} is no spec.")
+        if held.get("catalog_view") not in VIEWS:
+            told = unknown("catalog view", str(held.get("catalog_view")), VIEWS)
+            raise InvalidRunError(f"run.json: identities.catalog_view: {told}")
         try:
-            return identities(protocol, surface, catalogs, tasks, held["retriever"], held["agent"])
+            return run_identities(
+                protocol, surface, catalogs, tasks, held["retriever"], held["agent"], held["catalog_view"]
+            )
         except SpecError as error:
             raise InvalidRunError(f"run.json: identities name no known retriever or agent: {error}") from None
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from schemarouter.catalog import read_model
-from schemarouter.catalog_views import View
+from schemarouter.catalog_views import VIEWS, View
 from schemarouter.errors import SchemaRouterError
 from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
@@ -35,7 +34,6 @@ from schemarouter.retrieval.vectors import Encoder, QueryVectors
 from schemarouter.state import MARKER, ExecutionState, parse_retrieval_query
 
 WEIGHTS_FILE = Path(__file__).with_name("typed_weights.json")
-VIEWS: tuple[View, ...] = get_args(View)
 _KEPT_QUERIES = 4096
 DECLARATION = Declaration(
     name="typed",

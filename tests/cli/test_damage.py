@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conditions.experiment import Plan
+from conditions.plan import Plan
 from conditions.store import RUN_FILE, _join, header_line, next_chain
 from schemarouter.identity import sha256_hex
 from tests.cli.conftest import Copies

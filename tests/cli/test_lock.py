@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from conditions.experiment import Runner, Unit
+from conditions.plan import Unit
+from conditions.runner import Runner
 from preregistration import protocol
 from preregistration.lock import FILES, Lock
 from schemarouter.agents import registry as agents
@@ -110,7 +111,7 @@ def test_no_arm_that_retrieves_runs_before_the_release_by_any_door(
 def test_a_frozen_request_is_refused_wherever_it_turns_up(monkeypatch: pytest.MonkeyPatch) -> None:
     query = "Nobody has asked for this: reserve the crane"
     monkeypatch.setattr("surface.loader.frozen_queries", lambda: frozenset({query}))
-    monkeypatch.setattr("conditions.experiment.frozen_queries", lambda: frozenset({SURFACE.tasks[0].prompt.query}))
+    monkeypatch.setattr("conditions.runner.frozen_queries", lambda: frozenset({SURFACE.tasks[0].prompt.query}))
     refused(inside("retrieve", query, "--retriever", "bm25"), 3, "a frozen task's request", "not released")
     spec, agent = retrievers.resolve("bm25"), agents.resolve("reference")
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=spec, agent=agent)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from conditions.experiment import Runner, Unit
+from conditions.plan import Unit
+from conditions.runner import Runner
 from conditions.store import RUN_FILE, TIMING_FILE
 from schemarouter.cli import world
 from schemarouter.records import EpisodeRecord
@@ -264,3 +265,24 @@ def test_an_out_whose_name_is_no_unicode_is_run_into_and_told_escaped(tmp_path: 
     assert (made.code, "Traceback" in made.err) == (0, False), made.err
     run = json.loads((out / RUN_FILE).read_bytes())
     assert run["provenance"]["argv"][2] == f"{tmp_path}/r\\udcff"
+
+
+def test_a_run_over_another_view_of_the_catalogs_says_so_and_is_made_again_in_it(tmp_path: Path) -> None:
+    tasks = ("--task", "dev-en-01", "--catalog", "100", "--condition", "SR-5-STATE-AWARE", "--display", "none")
+    for view in ("full", "names-only"):
+        made = inside("run", "--out", tmp_path / view, "--catalog-view", view, *tasks)
+        assert made.code == 0, made.err
+        assert inside("reproduce", tmp_path / view).code == 0
+    header = json.loads((tmp_path / "names-only" / RUN_FILE).read_bytes())
+    assert header["identities"]["catalog_view"] == "names-only"
+    assert "another view of the catalogs" in header["stamp"]
+    told = inside("run", "--out", tmp_path / "full", "--catalog-view", "names-only", *tasks)
+    refused(told, 3, "identities.catalog_view", "'full'", "'names-only'")
+
+
+def test_an_unknown_view_in_a_header_is_refused_by_name(copy: Copies) -> None:
+    folder = copy()
+    header = json.loads((folder / RUN_FILE).read_bytes())
+    stamp = header["stamp"].replace(")", ", another view of the catalogs)")
+    edit_run(folder, identities={**header["identities"], "catalog_view": "names_only"}, stamp=stamp)
+    refused(inside("gate", folder), 3, "unknown catalog view 'names_only'", "Did you mean 'names-only'?")

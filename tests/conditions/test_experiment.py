@@ -15,16 +15,9 @@ import pytest
 
 from conditions import registry as conditions
 from conditions.base import Condition, Exposure, shown
-from conditions.experiment import (
-    InfrastructureError,
-    OpeningRankings,
-    Plan,
-    Runner,
-    execute,
-    make_plan,
-    plan_from_json,
-    prepare,
-)
+from conditions.experiment import InfrastructureError, execute, prepare
+from conditions.plan import Plan, make_plan, plan_from_json
+from conditions.runner import OpeningRankings, Runner
 from conditions.store import RUN_FILE, TIMING_FILE, pretty_json, shard_name
 from gates.aggregate import aggregate
 from schemarouter.agents import registry as agents

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from conditions.experiment import Runner, execute, make_plan
+from conditions.experiment import execute
+from conditions.plan import make_plan
+from conditions.runner import Runner
 from gates.aggregate import World
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.catalog import Catalog

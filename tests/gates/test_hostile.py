@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from conditions.experiment import Runner, execute, make_plan
+from conditions.experiment import execute
+from conditions.plan import make_plan
+from conditions.runner import Runner
 from conditions.store import shard_name
 from gates.aggregate import aggregate
 from gates.gate import Criterion, judge

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conditions.experiment import make_plan
+from conditions.plan import make_plan
 from gates.stamp import check_stamp, stamp
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
@@ -16,7 +16,11 @@ from tests.toys import SURFACE, toy_protocol
 
 PROTOCOL: Protocol = toy_protocol().model_copy(update={"confirmatory": True})
 COMMITTED = {"commit": "c0ffee", "dirty": False}
-USUAL = {"retriever": str(retrievers.resolve(PROTOCOL.retriever)), "agent": str(agents.resolve(PROTOCOL.agent))}
+USUAL = {
+    "retriever": str(retrievers.resolve(PROTOCOL.retriever)),
+    "agent": str(agents.resolve(PROTOCOL.agent)),
+    "catalog_view": "full",
+}
 
 
 def test_the_whole_locked_protocol_alone_carries_no_stamp() -> None:
@@ -36,6 +40,7 @@ def test_a_limit_that_cuts_nothing_off_makes_no_part() -> None:
         ({}, {"conditions": ["FULL"]}, {}, False, "part of the grid"),
         ({}, {}, {"retriever": "random(seed=1)"}, False, "another retriever or agent"),
         ({}, {}, {"agent": "reference(probe=false)"}, False, "another retriever or agent"),
+        ({}, {}, {"catalog_view": "names-only"}, False, "another view of the catalogs"),
         ({}, {}, {}, True, "asked for"),
     ],
 )

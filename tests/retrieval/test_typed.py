@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemarouter.catalog_views import viewed
+from schemarouter.catalog_views import VIEWS, viewed
 from schemarouter.retrieval.base import Entry, Ranking, Retriever, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.typed import (
     RELEVANCE_GROUPS,
-    VIEWS,
     Typed,
     Weights,
     WeightsError,

@@ -12,10 +12,10 @@ import pytest
 
 from gates.tuning.moments import Moment, all_moments
 from schemarouter.catalog import Capability, Catalog
-from schemarouter.catalog_views import View, viewed
+from schemarouter.catalog_views import VIEWS, View, viewed
 from schemarouter.retrieval.base import Ranking, entries_of
 from schemarouter.retrieval.evidence.flow import PLACE, History
-from schemarouter.retrieval.typed import VIEWS, Typed, build_typed
+from schemarouter.retrieval.typed import Typed, build_typed
 from schemarouter.state import Call, ExecutionState, Observation
 from surface.loader import Surface, load_catalogs, load_surface
 from tests.toys import CATALOGS, LARGE, SMALL, SURFACE

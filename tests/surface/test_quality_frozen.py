@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conditions.experiment import Runner, make_plan
+from conditions.plan import make_plan
+from conditions.runner import Runner
 from preregistration.protocol import load_protocol
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gates.tuning.design import GROUPS, TOP, FittedWeights, folds_of, no_weights
 from gates.tuning.moments import all_moments
-from schemarouter.catalog_views import View, viewed
+from schemarouter.catalog_views import VIEWS, View, viewed
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.typed import VIEWS, build_typed
+from schemarouter.retrieval.typed import build_typed
 from tests.gates.tuning.worlds import STRONG, WEAK, altered, design, many
 from tests.strategies import LAWS
 from tests.toys import CATALOG, CATALOGS, LARGE, SMALL, SURFACE

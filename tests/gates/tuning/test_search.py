@@ -13,7 +13,8 @@ from gates.tuning.design import Design, Penalty
 from gates.tuning.report import Extent, tune
 from gates.tuning.search import Fold, choose, out_of_fold, outer_folds, recall, refitted
 from preregistration.protocol import load_protocol
-from schemarouter.retrieval.typed import VIEWS, WeightsFile
+from schemarouter.catalog_views import VIEWS
+from schemarouter.retrieval.typed import WeightsFile
 from surface.loader import LANGUAGES, load_catalogs, load_surface
 from tests.gates.tuning.worlds import STRONG, WEAK, altered, design
 from tests.toys import LARGE, SMALL

@@ -1,0 +1,144 @@
+"""Running single episodes of a grid: what they need is built once and shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from conditions.episode import Episode
+from conditions.plan import Unit
+from conditions.registry import make_condition
+from preregistration.lock import scoring_refusal
+from preregistration.protocol import Protocol
+from schemarouter.agents.base import Action, Agent, Guide
+from schemarouter.agents.base import View as AgentView
+from schemarouter.agents.registry import build_agent, resolve
+from schemarouter.catalog import Catalog
+from schemarouter.catalog_views import View, viewed
+from schemarouter.errors import InvalidRunError
+from schemarouter.policy import Policy, StandardPolicy
+from schemarouter.records import EpisodeRecord
+from schemarouter.retrieval.base import Ranking, Retriever
+from schemarouter.retrieval.registry import build_retriever
+from schemarouter.retrieval.spec import Spec
+from schemarouter.tokens import TokenCounter
+from surface.environment import Environment, PlanGuide
+from surface.loader import Surface, frozen_queries
+
+
+class OpeningRankings:
+    """A retriever that remembers its rankings: the arms of a task open with one and the same."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+        self._known: dict[tuple[str, int], Ranking] = {}
+
+    def rank(self, query: str, *, k: int) -> Ranking:
+        """The ranking of the wrapped retriever."""
+        known = self._known.get((query, k))
+        if known is None:
+            known = self._retriever.rank(query, k=k)
+            self._known[(query, k)] = known
+        return known
+
+
+# Ranks by nothing that is locked; wall times of the grid are taken with it, and no record is kept.
+TIMING_RETRIEVER = "random(seed=1)"
+AgentFactory = Callable[[Guide], Agent]
+
+
+class MadeWhenAsked:
+    """An agent that is made at its first turn, so that code which fails in the making fails inside the episode."""
+
+    def __init__(self, make: AgentFactory, guide: Guide) -> None:
+        self._make = make
+        self._guide = guide
+        self._agent: Agent | None = None
+
+    def act(self, view: AgentView) -> Action:
+        """The action of the agent."""
+        if self._agent is None:
+            self._agent = self._make(self._guide)
+        return self._agent.act(view)
+
+
+class Runner:
+    """Runs units of a grid: builds what they need once and shares it.
+
+    The retriever is built over the catalogs in `view`; everything else sees them whole. `agent_factory` and `policy` are those
+    of the experiment unless a test hands in hostile ones.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        surface: Surface,
+        catalogs: Mapping[int, Catalog],
+        *,
+        retriever: Spec,
+        agent: Spec,
+        view: View = "full",
+        agent_factory: AgentFactory | None = None,
+        policy: Policy | None = None,
+        retrievers: Mapping[int, Retriever] | None = None,
+    ) -> None:
+        self._protocol = protocol
+        self._surface = surface
+        self._catalogs = catalogs
+        self._retriever_spec = retriever
+        self._view = view
+        # An unknown agent is told here and once, and not as the failure of every episode.
+        self._agent_factory = agent_factory or partial(build_agent, resolve(agent))
+        self._policy = policy or StandardPolicy()
+        self._retrievers: dict[int, Retriever] = dict(retrievers or {})
+        self._scorable: set[tuple[str, str]] = set()
+        self._timing = str(retriever) == TIMING_RETRIEVER and retrievers is None
+        self._counter = TokenCounter()
+
+    def retriever(self, size: int) -> Retriever:
+        """The retriever over the catalog of that size, built at first use."""
+        if size not in self._retrievers:
+            self._retrievers[size] = OpeningRankings(
+                build_retriever(self._retriever_spec, viewed(self._catalogs[size], self._view))
+            )
+        return self._retrievers[size]
+
+    def _refuse_unscorable(self, unit: Unit) -> None:
+        """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
+        asked = self._surface.prompt(unit.task).query
+        arm = ("frozen" if asked in frozen_queries() else self._surface.name, unit.condition)
+        if self._timing or arm in self._scorable:
+            return
+        reason = scoring_refusal(arm[0], (unit.condition,))
+        if reason:
+            raise InvalidRunError(reason)
+        # What a lock allows it goes on allowing; it is not read again for every episode.
+        self._scorable.add(arm)
+
+    def run(self, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
+        """Run one episode to its end."""
+        self._refuse_unscorable(unit)
+        prompt, key = self._surface.prompt(unit.task), self._surface.key(unit.task)
+        catalog = self._catalogs[unit.catalog]
+        environment = Environment(key, catalog, seed_text=prompt.id)
+        condition = make_condition(
+            unit.condition,
+            self.retriever(unit.catalog),
+            catalog,
+            self._protocol.conditions,
+            required_routes=key.required_routes if unit.condition == "ORACLE" else (),
+        )
+        return Episode(
+            task_id=prompt.id,
+            catalog_size=unit.catalog,
+            query=prompt.query,
+            authorised=key.authorised,
+            catalog=catalog,
+            condition=condition,
+            agent=MadeWhenAsked(self._agent_factory, PlanGuide(environment.progress, catalog)),
+            environment=environment,
+            policy=self._policy,
+            counter=self._counter,
+            max_model_turns=self._protocol.episode.max_model_turns,
+            attempt=attempt,
+        ).run()
