@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: experiment test check format lock bench clean
+.PHONY: experiment test check format lock bench torture clean
 
 experiment: .venv/.base
 	$(BIN)/schemarouter run --surface $(SURFACE) --out $(OUT)
@@ -31,6 +31,9 @@ lock: .venv/.base
 
 bench: .venv/.bench
 	$(BIN)/python -m benchmarks $(BENCH)
+
+torture: .venv/.base
+	$(BIN)/python -m benchmarks.torture $(TORTURE)
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

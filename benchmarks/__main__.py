@@ -10,8 +10,10 @@ from typing import Annotated
 import orjson
 import typer
 
+from benchmarks.gate import gate_rows
 from benchmarks.lexical import lexical_rows
 from benchmarks.report import as_json, tables
+from benchmarks.runs import run_rows
 from benchmarks.semantic import dense_rows
 from benchmarks.timing import Effort, Row
 from benchmarks.world import world_rows
@@ -21,16 +23,21 @@ from schemarouter.errors import EXIT_USAGE, SchemaRouterError
 
 @dataclass(frozen=True)
 class Scale:
-    """What is measured and how long: sizes in entries, `effort` for each comparison, queries a corpus, tasks of the surface."""
+    """What is measured and how long: sizes in entries, `effort` for each comparison, queries a corpus, tasks of the surface.
+
+    `run_episodes` are of whole runs by the command, and so many times over of a long one; none where it is 0.
+    """
 
     sizes: tuple[int, ...]
     endpoints: int
     effort: Effort
     queries: int
     tasks: int
+    run_episodes: int = 0
+    run_repeats: int = 5
 
 
-FULL = Scale((100, 500, 34_000, 238_000), 500, Effort(rounds=200, seconds=8.0), 256, 90)
+FULL = Scale((100, 500, 34_000, 238_000), 500, Effort(rounds=200, seconds=8.0), 256, 90, 1350)
 QUICK = Scale((100, 500), 100, Effort(rounds=20, seconds=0.5), 128, 12)
 
 
@@ -43,8 +50,14 @@ def measure(scale: Scale) -> list[Row]:
     for size in scale.sizes:
         typer.echo(f"dense, {size:,} entries", err=True)
         measured += dense_rows(size, scale.effort, scale.queries)
+    typer.echo("gate", err=True)
+    measured += gate_rows(scale.effort)
     typer.echo("default retriever and episodes", err=True)
-    return measured + world_rows(scale.endpoints, scale.effort, scale.tasks)
+    measured += world_rows(scale.endpoints, scale.effort, scale.tasks)
+    if scale.run_episodes:
+        typer.echo("whole runs", err=True)
+        measured += run_rows(scale.run_episodes, scale.run_repeats)
+    return measured
 
 
 def main(

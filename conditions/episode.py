@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
 from conditions.base import Condition, Exposure
+from conditions.timer import EpisodeTimeLimitError
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Action, Agent, Turn, View
 from schemarouter.catalog import Catalog
 from schemarouter.identity import canonical_json, sha256_hex
@@ -77,6 +79,31 @@ def unregistered(call: Call) -> Observation:
     return Observation("error", {"status": "error", "error": f"unregistered_route: {call.route_id}"})
 
 
+def _written_call(route: str, arguments: Mapping[str, Any], turn: int) -> str:
+    """The text of a call in the conversation, as the agent wrote it."""
+    return call_text(route.replace(".", "__"), dict(arguments), _call_id(turn))
+
+
+def turn_messages(call: Call, observation: Observation, turn: int) -> list[Message]:
+    """What a tool turn adds to the conversation."""
+    return [
+        Message("call", _written_call(call.route_id, call.arguments, turn)),
+        Message("result", result_text(dict(observation.payload), _call_id(turn))),
+    ]
+
+
+def output_tokens(record: EpisodeRecord, counter: TokenCounter) -> int:
+    """Tokens that the agent of an attempt wrote: its calls, and the words by which it asked for more."""
+    asked = sum(isinstance(event, Asked) for event in record.events)
+    calls = [event for event in record.events if isinstance(event, Called)]
+    written = (_written_call(call.route, call.arguments, call.turn) for call in calls)
+    return asked * counter.text(REQUEST_MORE_TOOLS) + sum(map(counter.text, written))
+
+
+def _call_id(turn: int) -> str:
+    return f"call{turn:05d}"
+
+
 @dataclass
 class Episode:
     """Everything one episode needs, and its events as they come."""
@@ -93,6 +120,7 @@ class Episode:
     counter: TokenCounter
     max_model_turns: int
     attempt: int = 1
+    repeat: int = 1
     events: list[Event] = field(default_factory=list)
     _messages: list[Message] = field(default_factory=list)
     _history: list[Turn] = field(default_factory=list)
@@ -104,6 +132,8 @@ class Episode:
             reason, detail = self._run()
         except KeyboardInterrupt:
             raise
+        except EpisodeTimeLimitError as late:
+            reason, detail = "time_limit", str(late)
         except BaseException as error:
             # None is ever dropped: agent, retriever, condition and environment code may raise anything, SystemExit too.
             reason = "infrastructure" if is_infrastructure(error) else "exception"
@@ -111,7 +141,13 @@ class Episode:
         steps = tuple(self.environment.progress.complete)
         self.events.append(Ended(self._turn, reason, plain_text(detail), steps))  # type: ignore[arg-type]
         return EpisodeRecord(
-            SCHEMA_VERSION, self.task_id, self.catalog_size, self.condition.name, self.attempt, tuple(self.events)
+            SCHEMA_VERSION,
+            self.task_id,
+            self.catalog_size,
+            self.condition.name,
+            self.attempt,
+            tuple(self.events),
+            self.repeat,
         )
 
     def _run(self) -> tuple[str, str]:
@@ -174,12 +210,7 @@ class Episode:
         call = own_copy(made)
         self.events.append(Called(self._turn, call.route_id, dict(call.arguments)))
         observation = self._execute(call)
-        call_id = f"call{self._turn:05d}"
-        name = call.route_id.replace(".", "__")
-        self._messages += [
-            Message("call", call_text(name, dict(call.arguments), call_id)),
-            Message("result", result_text(dict(observation.payload), call_id)),
-        ]
+        self._messages += turn_messages(call, observation, self._turn)
         # What the agent is given it may change; record, condition and environment hold their own.
         self._history.append(deepcopy(Turn(call, observation)))
         incomplete = self.environment.progress.incomplete

@@ -1,54 +1,63 @@
-"""A run directory filled: episodes in the order of the grid, each on disk before the next is counted."""
+"""A run directory filled: every episode of a grid, or of one shard of it, appended as it ends."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from conditions.lock import LOCK_FILE, hold
-from conditions.plan import Plan
-from conditions.runner import Runner
-from conditions.store import (
-    RUN_FILE,
-    TIMING_FILE,
-    ShardWriter,
-    append_line,
-    header_line,
-    open_log,
-    pretty_json,
-    read_run,
-    shard_name,
-    write_whole,
-)
+from conditions.durable import Log
+from conditions.engine import Engine
+from conditions.lock import LOCK_PREFIX, hold
+from conditions.plan import WHOLE, Plan, Shard, Unit
+from conditions.shards import SHARD_GLOB, ShardWriter, header_line, shard_name, timing_name
+from conditions.spending import LimitReachedError, Spending
+from conditions.store import RUN_FILE, pretty_json, read_run, write_new, write_whole
+from conditions.work import Done, Job
 from schemarouter.errors import InvalidRunError
+
+# Given the header of a run that was begun otherwise, the header with which it goes on.
+GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+_COMPARED = ("identities", "plan", "limits", "provenance")
 
 
 class InfrastructureError(InvalidRunError):
     """The machine failed under an episode; it stays on record and is run again by the same command."""
 
 
-def prepare(folder: Path, run: Mapping[str, Any]) -> None:
-    """Make a run directory, or go on in one of the same run. Raises InvalidRunError telling every difference."""
-    if not _holds_a_run(folder):
-        write_whole(folder / RUN_FILE, pretty_json(run))
+def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> None:
+    """Make a run directory, or go on in one of the same run. Raises InvalidRunError telling every difference.
+
+    With `go_on` a run whose provenance alone differs (other code, packages, commit) goes on under the header that it gives.
+    """
+    if not _holds_a_run(folder) and write_new(folder / RUN_FILE, pretty_json(run)):
         return
     stored = read_run(folder)
-    differences = [
-        f"{part}.{name}: {stored[part].get(name)!r} there, {run[part].get(name)!r} now"
-        for part in ("identities", "plan", "provenance")
-        for name in sorted(set(stored[part]) | set(run[part]))
-        if name != "argv" and stored[part].get(name) != run[part].get(name)
+    latest = {**stored, "provenance": (stored["resumed"] or [stored["provenance"]])[-1]}
+    differing = {part: differences(latest[part], run[part], part) for part in _COMPARED}
+    if stored["stamp"] != run["stamp"] and not stored["resumed"]:
+        differing["stamp"] = [f"stamp: {stored['stamp']!r} there, {run['stamp']!r} now"]
+    lines = [line for part in differing.values() for line in part]
+    if not lines:
+        return
+    another = any(differing[part] for part in ("identities", "plan", "limits"))
+    if go_on is None or another:
+        stamping = "" if another else ", or go on with --exploratory, which stamps the run"
+        remedy = f"use another --out{stamping}"
+        raise InvalidRunError(f"{folder} holds another run; {remedy}. What differs:\n  " + "\n  ".join(lines))
+    write_whole(folder / RUN_FILE, pretty_json(go_on(stored)))
+
+
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str) -> list[str]:
+    """What two parts of a header say differently, a line each; the command line may differ."""
+    return [
+        f"{part}.{name}: {stored.get(name)!r} there, {now.get(name)!r} now"
+        for name in sorted(set(stored) | set(now))
+        if name != "argv" and stored.get(name) != now.get(name)
     ]
-    if stored["stamp"] != run["stamp"]:
-        differences.append(f"stamp: {stored['stamp']!r} there, {run['stamp']!r} now")
-    if differences:
-        raise InvalidRunError(
-            f"{folder} holds another run; use another --out. What differs:\n  " + "\n  ".join(differences)
-        )
 
 
 def _holds_a_run(folder: Path) -> bool:
@@ -56,9 +65,9 @@ def _holds_a_run(folder: Path) -> bool:
     try:
         if (folder / RUN_FILE).exists():
             return True
-        # A lock, and a header on its way in, are of another run that has just begun or was killed.
-        names = {item.name for item in folder.iterdir()} - {LOCK_FILE} if folder.exists() else set()
-        if any(not name.startswith(f".{RUN_FILE}.") for name in names):
+        # Locks, and a header on its way in, are of another run that has just begun or was killed.
+        names = {item.name for item in folder.iterdir()} if folder.exists() else set()
+        if any(not name.startswith((LOCK_PREFIX, f".{RUN_FILE}.")) for name in names):
             raise InvalidRunError(
                 f"{folder} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
             )
@@ -67,36 +76,95 @@ def _holds_a_run(folder: Path) -> bool:
     return False
 
 
-def execute(folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]) -> None:
-    """Run every unit that is not finished yet, appending records; `progress` is told the number finished so far.
+def _refuse_other_division(folder: Path, shard: Shard) -> None:
+    """Raise InvalidRunError where the directory is divided into another number of shards: they would overlap."""
+    end = f"-of-{shard.count:05d}.jsonl"
+    others = sorted(path.name for path in folder.glob(SHARD_GLOB) if not path.name.endswith(end))
+    if others:
+        raise InvalidRunError(
+            f"{folder} is divided into other shards ({others[0]}), and this is {shard.index}/{shard.count}; "
+            "divide a run one way only, or use another --out."
+        )
 
-    Raises InfrastructureError when the machine failed under an episode, after putting that on record, and InvalidRunError
-    when another process is at work in the folder.
+
+def execute(
+    folder: Path,
+    run: Mapping[str, Any],
+    plan: Plan,
+    engine: Engine,
+    progress: Callable[[int], None],
+    *,
+    shard: Shard = WHOLE,
+    spending: Spending | None = None,
+    go_on: GoOn | None = None,
+) -> None:
+    """Run every unit of a shard that is not finished yet; `progress` is told the number finished so far.
+
+    Raises InfrastructureError when the machine failed under an episode, after putting that on record, LimitReachedError where
+    `spending` allows no more, and InvalidRunError when another process is at work on the shard.
     """
     _holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
-    with hold(folder):
-        prepare(folder, run)
-        _run_unfinished(folder, run, plan, runner, progress)
+    with hold(folder, shard):
+        prepare(folder, run, go_on)
+        _refuse_other_division(folder, shard)
+        _Filling(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).finish()
 
 
-def _run_unfinished(
-    folder: Path, run: Mapping[str, Any], plan: Plan, runner: Runner, progress: Callable[[int], None]
-) -> None:
-    header = header_line(run["identities"], run["plan"], 1, 1)
-    with ShardWriter(folder / shard_name(1, 1), header) as writer, open_log(folder / TIMING_FILE) as timing:
-        progress(len(writer.finished))
-        for unit in plan.units:
-            if unit.episode_id in writer.finished:
-                continue
-            start = time.perf_counter_ns()
-            record = runner.run(unit, attempt=writer.attempts.get(unit.episode_id, 0) + 1)
-            wall_ms = (time.perf_counter_ns() - start) / 1e6
-            writer.append(record)
-            line = {"episode": unit.episode_id, "attempt": record.attempt, "wall_ms": round(wall_ms, 3)}
-            append_line(timing, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
-            if record.infrastructure:
-                raise InfrastructureError(
-                    f"{unit.episode_id}: the machine failed ({record.events[-1].detail}); it is on record, "  # type: ignore[union-attr]
-                    "nothing is lost, and the same command runs this episode again."
+class _Filling:
+    """What is at work on one shard."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run: Mapping[str, Any],
+        units: Sequence[Unit],
+        engine: Engine,
+        progress: Callable[[int], None],
+        shard: Shard,
+        spending: Spending,
+    ) -> None:
+        self._units = units
+        self._engine = engine
+        self._progress = progress
+        self._spending = spending
+        self._shard_path = folder / shard_name(shard)
+        self._timing_path = folder / timing_name(shard)
+        self._header = header_line(run["identities"], run["plan"], shard)
+
+    def finish(self) -> None:
+        """Run what is not finished; errors as `execute`."""
+        with (
+            Log(self._timing_path, durable=False) as timing,
+            ShardWriter(self._shard_path, self._header, self._spending.add_recorded) as writer,
+        ):
+            self._progress(len(writer.finished))
+            with closing(self._engine.run(self._jobs(writer))) as finished:
+                for done in finished:
+                    self._take(done, writer, timing)
+            if self._spending.reached and len(writer.finished) < len(self._units):
+                raise LimitReachedError(
+                    f"stopped at {self._spending.reached}, {len(writer.finished)} of {len(self._units)} episodes done; "
+                    "the same command with a higher limit goes on."
                 )
-            progress(len(writer.finished))
+
+    def _jobs(self, writer: ShardWriter) -> Iterator[Job]:
+        for unit in self._units:
+            name = unit.episode_id
+            if name in writer.finished:
+                continue
+            if self._spending.reached:
+                return
+            yield Job(unit, writer.attempts.get(name, 0) + 1)
+
+    def _take(self, done: Done, writer: ShardWriter, timing: Log) -> None:
+        name = done.unit.episode_id
+        writer.append_encoded(done.record, name, infrastructure=bool(done.failure))
+        line = {"episode": name, "attempt": done.attempt, "wall_ms": round(done.wall_ms, 3)}
+        timing.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._spending.add_done(done)
+        if done.final:
+            raise InfrastructureError(
+                f"{name}: the machine failed ({done.failure}); it is on record, nothing is lost, "
+                "and the same command runs this episode again."
+            )
+        self._progress(len(writer.finished))

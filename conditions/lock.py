@@ -1,4 +1,4 @@
-"""One process at a time in a run directory: an advisory lock, which the system releases when the process dies."""
+"""One process at a time on a shard of a run directory: an advisory lock, which the system releases when the process dies."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import orjson
 
+from conditions.plan import WHOLE, Shard
 from schemarouter.errors import InvalidRunError
 
 try:
@@ -19,18 +20,23 @@ try:
 except ImportError:  # Such a system has no flock; nothing is refused there.
     fcntl = None  # type: ignore[assignment]
 
-LOCK_FILE = ".lock"
+LOCK_PREFIX = ".lock-"
 _HELD_ELSEWHERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
 _MOST_BYTES = 4096
 
 
+def lock_name(shard: Shard) -> str:
+    """File name of the lock of a shard."""
+    return f"{LOCK_PREFIX}{shard.label}"
+
+
 @contextmanager
-def hold(folder: Path) -> Iterator[None]:
-    """Hold a run directory, made if need be, for the time of the block; the lock file is gone afterwards.
+def hold(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
+    """Hold a shard of a run directory, made if need be, for the time of the block; the lock file is gone afterwards.
 
     Raises InvalidRunError that names the process which holds it already. Where flock is not supported nothing is refused.
     """
-    path = folder / LOCK_FILE
+    path = folder / lock_name(shard)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(path)
@@ -71,7 +77,8 @@ def _lock(descriptor: int, path: Path) -> None:
     except OSError as error:
         if error.errno in _HELD_ELSEWHERE:
             raise InvalidRunError(
-                f"{path.parent} is in use by {_holder(descriptor)}; let that run end, or use another --out."
+                f"{path.parent} is in use by {_holder(descriptor)} ({path.name}); let that run end, "
+                "or use another --out."
             ) from None
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,6 +19,8 @@ from schemarouter.identity import fingerprint
 from schemarouter.records import episode_id
 from surface.loader import Surface
 
+_SHARD = re.compile(r"([0-9]{1,5})/([0-9]{1,5})")
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -25,32 +29,35 @@ class Unit:
     task: str
     catalog: int
     condition: str
+    repeat: int = 1
 
     @property
     def episode_id(self) -> str:
-        """``task/catalog/condition``."""
-        return episode_id(self.task, self.catalog, self.condition)
+        """The name of the episode in the grid."""
+        return episode_id(self.task, self.catalog, self.condition, self.repeat)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The grid, in the fixed order in which it is enumerated: catalog, task, condition."""
+    """The grid, in the fixed order in which it is enumerated: repeat, catalog, task, condition."""
 
     tasks: tuple[str, ...]
     catalogs: tuple[int, ...]
     conditions: tuple[str, ...]
     limit: int | None = None
+    repeats: int = 1
 
     @property
     def whole(self) -> int:
         """Number of episodes that the grid has without a limit."""
-        return len(self.tasks) * len(self.catalogs) * len(self.conditions)
+        return len(self.tasks) * len(self.catalogs) * len(self.conditions) * self.repeats
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """Every episode of the grid."""
-        units = tuple(Unit(t, c, n) for c in self.catalogs for t in self.tasks for n in self.conditions)
-        return units[: self.limit]
+        repeats = range(1, self.repeats + 1)
+        units = product(repeats, self.catalogs, self.tasks, self.conditions)
+        return tuple(Unit(task, catalog, name, repeat) for repeat, catalog, task, name in units)[: self.limit]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -64,6 +71,7 @@ class Plan:
             "catalogs": list(self.catalogs),
             "conditions": list(self.conditions),
             "limit": self.limit,
+            "repeats": self.repeats,
             "episodes": len(self.units),
             "fingerprint": self.fingerprint,
         }
@@ -77,8 +85,9 @@ def make_plan(
     catalogs: Sequence[int] = (),
     conditions: Sequence[str] = (),
     limit: int | None = None,
+    repeats: int = 1,
 ) -> Plan:
-    """The whole grid of a protocol, or the part asked for; a limit that cuts nothing off is none.
+    """The whole grid of a protocol, or the part asked for, `repeats` times; a limit that cuts nothing off is none.
 
     Raises UsageError for names that are not in the grid.
     """
@@ -91,12 +100,14 @@ def make_plan(
         for name in given:
             if name not in allowed:
                 raise UsageError(unknown(kind, name, allowed, at_most=10))
-    if limit is not None and limit < 1:
-        raise UsageError(f"--limit is a whole number from 1, got {limit}.")
+    for option, number in (("--limit", limit), ("--repeat", repeats)):
+        if number is not None and number < 1:
+            raise UsageError(f"{option} is a whole number from 1, got {number}.")
     plan = Plan(
         tuple(t for t in known if not tasks or t in tasks),
         tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
         tuple(n for n in protocol.conditions.names if not conditions or n in conditions),
+        repeats=repeats,
     )
     return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
 
@@ -110,6 +121,7 @@ class _StoredPlan(BaseModel):
     catalogs: list[int]
     conditions: list[str]
     limit: int | None
+    repeats: int
     episodes: int
     fingerprint: str
 
@@ -122,11 +134,13 @@ def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
         first = error.errors()[0]
         at = ".".join(str(part) for part in first["loc"])
         raise InvalidRunError(f"{place}: no plan ({at}: {first['msg']}).") from None
-    plan = Plan(tuple(told.tasks), tuple(told.catalogs), tuple(told.conditions), told.limit)
+    plan = Plan(tuple(told.tasks), tuple(told.catalogs), tuple(told.conditions), told.limit, told.repeats)
     for part in (plan.tasks, plan.catalogs, plan.conditions):
         twice = [str(name) for name, count in Counter(part).items() if count > 1]
         if twice:
             raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
+    if plan.repeats < 1:
+        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there is at least one.")
     if plan.limit is not None and not 1 <= plan.limit < plan.whole:
         raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
     stated, actual = (told.episodes, told.fingerprint), (len(plan.units), plan.fingerprint)
@@ -135,3 +149,32 @@ def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
             f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
         )
     return plan
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of a grid, counted from 1: every `count`-th unit of its order."""
+
+    index: int
+    count: int
+
+    def units(self, plan: Plan) -> tuple[Unit, ...]:
+        """The units of a plan that are in this part."""
+        return plan.units[self.index - 1 :: self.count]
+
+    @property
+    def label(self) -> str:
+        """As file names hold it."""
+        return f"{self.index:05d}-of-{self.count:05d}"
+
+
+WHOLE = Shard(1, 1)
+
+
+def parse_shard(text: str) -> Shard:
+    """Read ``K/N``. Raises UsageError for anything else."""
+    found = _SHARD.fullmatch(text.strip())
+    index, count = (int(part) for part in found.groups()) if found else (0, 0)
+    if not 1 <= index <= count:
+        raise UsageError(f"--shard is K/N with K from 1 to N, such as 2/4; got {text!r}.")
+    return Shard(index, count)

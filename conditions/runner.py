@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from conditions.episode import Episode
+from conditions.episode import Episode, output_tokens
 from conditions.plan import Unit
 from conditions.registry import make_condition
 from preregistration.lock import scoring_refusal
-from preregistration.protocol import Protocol
+from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents.base import Action, Agent, Guide
 from schemarouter.agents.base import View as AgentView
-from schemarouter.agents.registry import build_agent, resolve
+from schemarouter.agents.registry import build_agent, resolve, seeded
 from schemarouter.catalog import Catalog
 from schemarouter.catalog_views import View, viewed
 from schemarouter.errors import InvalidRunError
 from schemarouter.policy import Policy, StandardPolicy
 from schemarouter.records import EpisodeRecord
+from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.base import Ranking, Retriever
 from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.spec import Spec
-from schemarouter.tokens import TokenCounter
+from schemarouter.tokens import TokenCounter, kept_counts, load_tokenizer
 from surface.environment import Environment, PlanGuide
-from surface.loader import Surface, frozen_queries
+from surface.loader import Surface, frozen_queries, load_catalogs, load_surface
 
 
 class OpeningRankings:
@@ -88,12 +90,13 @@ class Runner:
         self._retriever_spec = retriever
         self._view = view
         # An unknown agent is told here and once, and not as the failure of every episode.
-        self._agent_factory = agent_factory or partial(build_agent, resolve(agent))
+        self._agent = resolve(agent) if agent_factory is None else agent
+        self._agent_factory = agent_factory
         self._policy = policy or StandardPolicy()
         self._retrievers: dict[int, Retriever] = dict(retrievers or {})
         self._scorable: set[tuple[str, str]] = set()
         self._timing = str(retriever) == TIMING_RETRIEVER and retrievers is None
-        self._counter = TokenCounter()
+        self._counter = TokenCounter(kept_counts())
 
     def retriever(self, size: int) -> Retriever:
         """The retriever over the catalog of that size, built at first use."""
@@ -102,6 +105,11 @@ class Runner:
                 build_retriever(self._retriever_spec, viewed(self._catalogs[size], self._view))
             )
         return self._retrievers[size]
+
+    def prepare(self, size: int) -> None:
+        """Build and load what the first episode over a catalog would else spend its time on."""
+        self.retriever(size)
+        load_tokenizer()
 
     def _refuse_unscorable(self, unit: Unit) -> None:
         """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
@@ -120,6 +128,7 @@ class Runner:
         self._refuse_unscorable(unit)
         prompt, key = self._surface.prompt(unit.task), self._surface.key(unit.task)
         catalog = self._catalogs[unit.catalog]
+        make_agent = self._agent_factory or partial(build_agent, seeded(self._agent, unit.repeat))
         environment = Environment(key, catalog, seed_text=prompt.id)
         condition = make_condition(
             unit.condition,
@@ -135,10 +144,37 @@ class Runner:
             authorised=key.authorised,
             catalog=catalog,
             condition=condition,
-            agent=MadeWhenAsked(self._agent_factory, PlanGuide(environment.progress, catalog)),
+            agent=MadeWhenAsked(make_agent, PlanGuide(environment.progress, catalog)),
             environment=environment,
             policy=self._policy,
             counter=self._counter,
             max_model_turns=self._protocol.episode.max_model_turns,
             attempt=attempt,
+            repeat=unit.repeat,
         ).run()
+
+    def output_tokens(self, record: EpisodeRecord) -> int:
+        """Tokens that the agent of an attempt wrote."""
+        return output_tokens(record, self._counter)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run is of, by name: enough to build its runner in any process."""
+
+    surface: str
+    retriever: str
+    agent: str
+    view: View = "full"
+
+    def __call__(self) -> Runner:
+        """The runner. Raises SchemaRouterError for what is not there."""
+        protocol = load_protocol(self.surface)
+        return Runner(
+            protocol,
+            load_surface(self.surface),
+            load_catalogs(protocol.catalogs),
+            retriever=retrievers.resolve(self.retriever),
+            agent=resolve(self.agent),
+            view=self.view,
+        )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conditions.plan import Plan, plan_from_json
-from conditions.store import AGGREGATE_FILE, SHARD_GLOB, ShardLine, pretty_json, read_run, read_shard, write_whole
-from gates.measures import MEASURES, SR_CONDITIONS, Figures, Measure, measure
+import orjson
+
+from conditions.plan import Plan, Shard, plan_from_json
+from conditions.shards import SHARD_GLOB, ShardLine, read_shard, shard_name, shards_in
+from conditions.store import AGGREGATE_FILE, pretty_json, read_run, write_whole
+from gates.measures import MEASURES, SR_CONDITIONS, Measure, measure
 from gates.replay import Replay
+from gates.rows import Row as Row
+from gates.rows import Rows
 from gates.stamp import check_stamp
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
@@ -18,7 +24,8 @@ from schemarouter.errors import InvalidRunError
 from schemarouter.tokens import TokenCounter
 from surface.loader import Surface
 
-SCHEMA_VERSION = 1
+# Version 1 knew no repeats, and one line for every figure.
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -32,22 +39,12 @@ class World:
 
 
 @dataclass(frozen=True)
-class Row:
-    """The figures of one episode of the grid."""
-
-    task: str
-    catalog: int
-    condition: str
-    figures: Figures
-
-
-@dataclass(frozen=True)
 class Aggregate:
     """All episodes of a run, in the order of its grid."""
 
     run: Mapping[str, Any]
     plan: Plan
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     infrastructure_attempts: int
     cells: Mapping[str, str]
 
@@ -57,6 +54,17 @@ class Aggregate:
 
     def as_json(self) -> dict[str, Any]:
         """The aggregate as the file holds it: nothing in it depends on when, where or how the run was made."""
+        return {**self._without_rows(), "rows": [row.as_json() for row in self.rows]}
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes of the file, a row a line, so that many rows never stand in memory as text."""
+        before, after = pretty_json({**self._without_rows(), "rows": []}).split(b'"rows": []')
+        yield before + b'"rows": ['
+        for place, row in enumerate(self.rows):
+            yield (b",\n    " if place else b"\n    ") + orjson.dumps(row.as_json(), option=orjson.OPT_SORT_KEYS)
+        yield (b"\n  ]" if self.rows else b"]") + after
+
+    def _without_rows(self) -> dict[str, Any]:
         return {
             "schema_version": SCHEMA_VERSION,
             "stamp": self.run["stamp"],
@@ -65,10 +73,6 @@ class Aggregate:
             "episodes": {"counted": len(self.rows), "expected": len(self.plan.units)},
             "infrastructure_attempts": self.infrastructure_attempts,
             "conditions": {name: condition_table(self.select(name)) for name in self.plan.conditions},
-            "rows": [
-                {"task": r.task, "catalog": r.catalog, "condition": r.condition, **r.figures.as_json()}
-                for r in self.rows
-            ],
         }
 
 
@@ -112,18 +116,18 @@ def aggregate(folder: Path, world: World) -> Aggregate:
     _check_world(plan, world)
     check_stamp(run, world.protocol, world.surface, plan)
     compare_identities(run["identities"], world.identities(run), "run.json")
-    collected = _collect(folder, run, plan, world)
-    missing = [unit.episode_id for unit in plan.units if unit.episode_id not in collected.rows]
+    collected = _Collected(run, plan, world)
+    for shard in divided(folder):
+        collected.read(folder / shard_name(shard), shard)
+    missing = collected.rows.missing()
     if missing:
-        shown = ", ".join(missing[:3])
+        shown = ", ".join(plan.units[place].episode_id for place in missing[:3])
         raise InvalidRunError(
             f"{folder} is not terminal: {len(plan.units) - len(missing)} of {len(plan.units)} episodes; "
             f"missing {shown}{' …' if len(missing) > 3 else ''}. The same run command goes on."
         )
-    rows = tuple(collected.rows[unit.episode_id] for unit in plan.units)
-    _same_openings(collected.openings)
     cells = {task: world.surface.cell(task) for task in plan.tasks}
-    return Aggregate(run, plan, rows, collected.infrastructure, cells)
+    return Aggregate(run, plan, collected.rows, collected.infrastructure, cells)
 
 
 def _check_world(plan: Plan, world: World) -> None:
@@ -134,53 +138,82 @@ def _check_world(plan: Plan, world: World) -> None:
             raise InvalidRunError(f"run.json: {kind}s that are not there: {', '.join(strange[:3])}.")
 
 
-@dataclass
-class _Collected:
-    rows: dict[str, Row]
-    openings: dict[tuple[str, int], dict[str, tuple[str, ...]]]
-    infrastructure: int = 0
-
-
-def _collect(folder: Path, run: Mapping[str, Any], plan: Plan, world: World) -> _Collected:
-    units = {unit.episode_id for unit in plan.units}
-    collected = _Collected({}, {})
-    attempts: dict[str, int] = {}
-    counter = TokenCounter()
-    shards = sorted(folder.glob(SHARD_GLOB))
+def divided(folder: Path) -> list[Shard]:
+    """The shards of a run, all there. Raises InvalidRunError for none, for a missing one, and for two divisions at once."""
+    shards = shards_in(folder)
     if not shards:
         raise InvalidRunError(f"{folder} holds no shard ({SHARD_GLOB}).")
-    for path in shards:
+    counts = sorted({shard.count for shard in shards})
+    if len(counts) > 1:
+        told = ", ".join(map(shard_name, shards[:3]))
+        raise InvalidRunError(f"{folder} is divided in {len(counts)} ways at once ({told}); keep one.")
+    whole = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)]
+    missing = [shard for shard in whole if shard not in shards]
+    if missing:
+        first = missing[0]
+        raise InvalidRunError(
+            f"{folder} is not terminal: {len(missing)} of {counts[0]} shards are missing, the first {shard_name(first)}; "
+            f"bring them here with schemarouter merge, or run --shard {first.index}/{first.count}."
+        )
+    return whole
+
+
+class _Collected:
+    """What the shards of a run give, as they are read."""
+
+    def __init__(self, run: Mapping[str, Any], plan: Plan, world: World) -> None:
+        self._run = run
+        self._world = world
+        self._places = {unit.episode_id: place for place, unit in enumerate(plan.units)}
+        self._attempts: Counter[str] = Counter()
+        self._openings: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
+        self._counter = TokenCounter()
+        self.rows = Rows(plan.units)
+        self.infrastructure = 0
+
+    def read(self, path: Path, shard: Shard) -> None:
+        """Take every record of a shard in. Raises InvalidRunError with shard, line and reason."""
         for line in read_shard(path):
             if not isinstance(line, ShardLine):
-                _check_header(line, run, path.name)
+                _check_header(line, self._run, path.name)
                 continue
             record, name = line.record, line.record.episode_id
-            if name not in units:
+            place = self._places.get(name)
+            if place is None:
                 raise InvalidRunError(f"{line.place}: episode {name} is not in the grid of this run.")
-            if name in collected.rows:
-                raise InvalidRunError(f"{line.place}: episode {name} was completed before; it stands there twice.")
-            attempts[name] = attempts.get(name, 0) + 1
-            if record.attempt != attempts[name]:
+            if place % shard.count != shard.index - 1:
                 raise InvalidRunError(
-                    f"{line.place}: attempt {record.attempt} of {name} where {attempts[name]} comes next."
+                    f"{line.place}: episode {name} belongs to shard {place % shard.count + 1} of {shard.count}."
                 )
-            _take(line, world, counter, collected)
-    return collected
+            if self.rows.has(place):
+                raise InvalidRunError(f"{line.place}: episode {name} was completed before; it stands there twice.")
+            expected = self._attempts[name] + 1
+            if record.attempt != expected:
+                raise InvalidRunError(f"{line.place}: attempt {record.attempt} of {name} where {expected} comes next.")
+            if record.infrastructure:
+                self._attempts[name] = expected
+            self._take(line, place)
 
+    def _take(self, line: ShardLine, place: int) -> None:
+        """Replay a record and take its figures in; an attempt that the machine ended is checked alike, and only counted."""
+        record, world = line.record, self._world
+        catalog, task = world.catalogs[record.catalog], world.surface.by_id[record.task]
+        timeline = Replay(record, task, catalog, world.protocol, self._counter, line.place).run()
+        if timeline.exposures and record.condition in SR_CONDITIONS:
+            self._same_opening(line, timeline.exposures[0].ranking)
+        if record.infrastructure:
+            self.infrastructure += 1
+            return
+        self.rows.put(place, measure(record, timeline, task.key, world.protocol.conditions))
 
-def _take(line: ShardLine, world: World, counter: TokenCounter, collected: _Collected) -> None:
-    """Replay a record and take its figures in; an attempt that the machine ended is checked alike, and only counted."""
-    record = line.record
-    catalog, task = world.catalogs[record.catalog], world.surface.by_id[record.task]
-    timeline = Replay(record, task, catalog, world.protocol, counter, line.place).run()
-    if timeline.exposures and record.condition in SR_CONDITIONS:
-        opening = collected.openings.setdefault((record.task, record.catalog), {})
-        opening[line.place] = timeline.exposures[0].ranking
-    if record.infrastructure:
-        collected.infrastructure += 1
-        return
-    figures = measure(record, timeline, task.key, world.protocol.conditions)
-    collected.rows[record.episode_id] = Row(record.task, record.catalog, record.condition, figures)
+    def _same_opening(self, line: ShardLine, ranking: tuple[str, ...]) -> None:
+        """The SR arms of a task start from one ranking, or their misses are not the same episodes."""
+        name = line.record.task, line.record.catalog
+        first, opening = self._openings.setdefault(name, (line.place, ranking))
+        if ranking != opening:
+            raise InvalidRunError(
+                f"{name[0]}/{name[1]}: the arms start from different rankings: {first}, {line.place}."
+            )
 
 
 def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:
@@ -194,13 +227,17 @@ def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str)
             )
 
 
-def _same_openings(openings: Mapping[tuple[str, int], Mapping[str, tuple[str, ...]]]) -> None:
-    """The SR arms of a task start from one ranking, or their misses are not the same episodes."""
-    for (task, catalog), by_place in openings.items():
-        if len(set(by_place.values())) > 1:
-            raise InvalidRunError(f"{task}/{catalog}: the arms start from different rankings: {', '.join(by_place)}.")
-
-
 def write_aggregate(folder: Path, result: Aggregate) -> None:
     """Write aggregate.json beside the shards."""
-    write_whole(folder / AGGREGATE_FILE, pretty_json(result.as_json()))
+    write_whole(folder / AGGREGATE_FILE, result.chunks())
+
+
+def same_aggregate(folder: Path, result: Aggregate) -> bool | None:
+    """Whether aggregate.json is what the shards give; None where there is none. Raises InvalidRunError when it cannot be read."""
+    try:
+        with (folder / AGGREGATE_FILE).open("rb") as file:
+            return all(file.read(len(chunk)) == chunk for chunk in result.chunks()) and not file.read(1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidRunError(f"{folder / AGGREGATE_FILE}: cannot be read ({error.strerror}).") from None

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ class DesignError(SchemaRouterError, ValueError):
     """Cells, tasks or sums that cannot be resampled."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Design:
     """Which task (cluster) belongs to which cell (stratum).
 
@@ -57,7 +58,7 @@ class Design:
             grouped.setdefault(cell, []).append(task)
         return cls(tuple((cell, tuple(sorted(grouped[cell]))) for cell in sorted(grouped)))
 
-    @property
+    @cached_property
     def tasks(self) -> tuple[str, ...]:
         """Task ids in column order."""
         return tuple(task for _, tasks in self.cells for task in tasks)
@@ -67,7 +68,7 @@ class Design:
         """Number of tasks in each cell, in cell order."""
         return tuple(len(tasks) for _, tasks in self.cells)
 
-    @property
+    @cached_property
     def cell_index(self) -> Integers:
         """Position of each task's cell; (n_tasks,) int64."""
         return np.repeat(np.arange(len(self.cells), dtype=np.int64), self.sizes)
@@ -111,7 +112,9 @@ def resample_counts(sizes: Sequence[int], *, iterations: int, seed: int, draws_p
         if size > 1:
             draws = size if draws_per_cell == "n" else size - 1
             drawn = generator.integers(0, size, size=(iterations, draws))
-            flat = np.bincount((row_start * size + drawn).ravel(), minlength=iterations * size)
+            # In place: at 10,000 iterations, another array of this size takes as long as drawing it.
+            drawn += row_start * size
+            flat = np.bincount(drawn.ravel(), minlength=iterations * size)
             counts[:, column : column + size] = flat.reshape(iterations, size)
         column += size
     return counts
@@ -159,7 +162,7 @@ def resampled_sums(values: npt.ArrayLike, counts: Counts, *, factors: npt.ArrayL
     if weights.shape != (counts.shape[1],):
         raise DesignError(f"factors of shape {weights.shape} for {counts.shape[1]} tasks; give one a task.")
     most_drawn = int(counts.sum(axis=1, dtype=np.int64).max(initial=0))
-    bound = _magnitude(columns) * _magnitude(weights) * most_drawn
+    bound = magnitude(columns) * magnitude(weights) * most_drawn
     if bound >= EXACT_LIMIT:
         raise DesignError(f"sums could reach {bound}, beyond 2**53, and would be rounded; give smaller units.")
     return np.asarray((columns * weights).astype(np.float64) @ counts.T.astype(np.float64))
@@ -173,11 +176,16 @@ def ratio_draws(
     Not-a-number where the denominator resamples to 0. The same `counts` for two conditions makes their draws paired.
     Errors and `factors` as in `resampled_sums`; numerator and denominator may differ in shape if they broadcast.
     """
-    above = resampled_sums(numerator, counts, factors=factors)
-    below = resampled_sums(denominator, counts, factors=factors)
-    above, below = np.broadcast_arrays(above, below)
+    sides = np.broadcast_arrays(_integers("values", numerator), _integers("values", denominator))
+    above, below = resampled_sums(np.stack(sides), counts, factors=factors)
     draws: Floats = np.divide(above, below, out=np.full(above.shape, np.nan), where=below != 0)
     return draws
+
+
+def magnitude(array: Integers) -> int:
+    """The largest absolute value; 0 where there is none."""
+    # Not np.abs: the smallest int64 has no positive twin.
+    return max(int(array.max(initial=0)), -int(array.min(initial=0)))
 
 
 def _check_sizes(sizes: Sequence[int]) -> None:
@@ -195,8 +203,3 @@ def _integers(what: str, values: npt.ArrayLike) -> Integers:
     if array.dtype.kind not in "iu" or not np.can_cast(array.dtype, np.int64):
         raise DesignError(f"{what} are {array.dtype}; only integers up to 64 bits (signed) are summed exactly.")
     return array.astype(np.int64, copy=False)
-
-
-def _magnitude(array: Integers) -> int:
-    # Not np.abs: the smallest int64 has no positive twin.
-    return max(int(array.max(initial=0)), -int(array.min(initial=0)))

@@ -35,6 +35,8 @@ class Arm:
 
     `required` are the routes that ORACLE shows. A condition that the protocol has no rules for may show any route of the
     catalog, and change that once a turn.
+
+    `routes`, and `shown` as a set, are those of the exposure in force, `candidates` those of all so far.
     """
 
     def __init__(self, name: str, catalog: Catalog, required: Sequence[str], rules: ConditionRules) -> None:
@@ -43,6 +45,9 @@ class Arm:
         self.required = required
         self.rules = rules
         self.exposures: list[Exposed] = []
+        self.routes: tuple[str, ...] = ()
+        self.shown: frozenset[str] = frozenset()
+        self.candidates: frozenset[str] = frozenset()
         self._due: Cause | None = None
         self._changed = False
 
@@ -77,8 +82,12 @@ class Arm:
         first = self.exposure is None
         if first != (event.cause == "open"):
             yield f"an exposure of cause {event.cause!r} stands where {'the opening' if first else 'a change'} belongs"
-        unknown = [route for route in (*event.routes, *event.ranking) if route not in self.catalog]
-        if unknown:
+        # A whole catalog is compared once, and its set made once, not route by route in every episode.
+        whole = event.routes == self.catalog.route_ids
+        self.routes = self.catalog.route_ids if whole else event.routes
+        self.shown = self.catalog.routes if whole else frozenset(event.routes)
+        if not (self.shown <= self.catalog.routes and self.catalog.routes.issuperset(event.ranking)):
+            unknown = [route for route in (*event.routes, *event.ranking) if route not in self.catalog]
             yield f"routes are not in catalog {self.catalog.name}: {', '.join(unknown[:3])}"
         if self._changed:
             yield "the exposure changed twice in one turn"
@@ -86,13 +95,14 @@ class Arm:
             yield from self._fixed(event)
         elif self.name in CAUSES:
             yield from self._ranked(event)
+        self.candidates = self.shown if first else self.candidates | self.shown
         self.exposures.append(event)
         self._due, self._changed = None, not first
 
     def _fixed(self, event: Exposed) -> Iterator[str]:
         whole = self.name == Full.name
         expected = self.catalog.route_ids if whole else shown(self.required)
-        if event.routes != expected or event.ranking or event.cause != "open":
+        if self.routes != expected or event.ranking or event.cause != "open":
             yield f"{self.name} shows something else than {'the whole catalog' if whole else 'the required routes'}"
         yield from self._flags(event, can_ask=False, can_turn=False)
 

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gates.aggregate import Aggregate, Row, ratio
-from gates.bootstrap import Counts, Design, Integers, counts_sha256, rao_wu_factors, ratio_draws, resample_counts
-from gates.intervals import RAO_WU, Interval, difference, logit_t, percentile, rate_difference_interval, rate_interval
+from gates.aggregate import Aggregate, Row
+from gates.bootstrap import (
+    Counts,
+    Design,
+    Floats,
+    Integers,
+    counts_sha256,
+    rao_wu_factors,
+    ratio_draws,
+    resample_counts,
+)
+from gates.intervals import (
+    RAO_WU,
+    Interval,
+    difference,
+    logit_t,
+    percentile,
+    rate_difference_percentile,
+    rate_percentile,
+)
 from gates.measures import BY_NAME, Measure
+from gates.sums import Sums, Table
 from preregistration.protocol import Protocol, StatisticsRules
 
 STATIC, PROGRESSIVE, STATE_AWARE = "SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE"
+SLICED = ("task_pass", "next_required_recall", "initial_miss_recovery")
+# What every arm shows intervals of.
+DRAWN = (*SLICED, "schema_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A measure of one arm: per-task sums, (n_tasks,) int64 each, and the draws of both counts matrices, (iterations,) each."""
+
+    numerator: Integers
+    denominator: Integers
+    plain: Floats
+    rao_wu: Floats
 
 
 class Statistics:
@@ -24,60 +56,78 @@ class Statistics:
         by_stratum = rules.stratify_by == "stratum"
         self.design = Design.of({task: cell.partition("/")[0] if by_stratum else cell for task, cell in cells.items()})
         self.rules = rules
-        sizes, seed = self.design.sizes, rules.seed
-        self.counts: Counts = resample_counts(sizes, iterations=rules.iterations, seed=seed)
-        self.rao_wu_counts: Counts = resample_counts(
-            sizes, iterations=rules.iterations, seed=seed, draws_per_cell="n-1"
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How often each task is drawn, n of n in each cell; (iterations, n_tasks) uint8."""
+        return resample_counts(self.design.sizes, iterations=self.rules.iterations, seed=self.rules.seed)
+
+    @cached_property
+    def rao_wu_counts(self) -> Counts:
+        """The same with n - 1 of n drawn in each cell."""
+        return resample_counts(
+            self.design.sizes, iterations=self.rules.iterations, seed=self.rules.seed, draws_per_cell="n-1"
         )
-        self.factors: Integers = rao_wu_factors(sizes)
+
+    @cached_property
+    def factors(self) -> Integers:
+        """The weights of the draws of `rao_wu_counts`; (n_tasks,) int64."""
+        return rao_wu_factors(self.design.sizes)
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the counts matrix."""
         return counts_sha256(self.counts)
 
-    def sums(self, rows: list[Row], item: Measure) -> tuple[Integers, Integers]:
+    def sums(self, rows: Sequence[Row], item: Measure) -> tuple[Integers, Integers]:
         """Per-task numerator and denominator of a measure, shape (n_tasks,) each; a task without rows adds 0 to both."""
-        numerator = dict.fromkeys(self.design.tasks, 0)
-        denominator = dict.fromkeys(self.design.tasks, 0)
-        for row in rows:
-            numerator[row.task] += getattr(row.figures, item.numerator)
-            denominator[row.task] += getattr(row.figures, item.denominator) * item.scale
-        return self.design.align(numerator), self.design.align(denominator)
+        return Sums(rows, self.design.tasks).table().pair(item)
 
-    def of_measure(self, rows: list[Row], item: Measure) -> dict[str, Interval]:
+    def drawn(self, pairs: Sequence[tuple[Integers, Integers]]) -> list[Drawn]:
+        """Draw the ratios of many (numerator, denominator) at once: one product for each counts matrix."""
+        if not pairs:
+            return []
+        above, below = np.stack([num for num, _ in pairs]), np.stack([den for _, den in pairs])
+        plain = ratio_draws(above, below, self.counts)
+        rao_wu = ratio_draws(above, below, self.rao_wu_counts, factors=self.factors)
+        return [Drawn(*pair, plain[at], rao_wu[at]) for at, pair in enumerate(pairs)]
+
+    def of_measure(self, rows: Sequence[Row], item: Measure) -> dict[str, Interval]:
         """Intervals of one measure of one arm: percentile, Rao-Wu and, for rates, logit-t."""
-        num, den = self.sums(rows, item)
+        return self.intervals(self.drawn([self.sums(rows, item)])[0], item)
+
+    def intervals(self, it: Drawn, item: Measure) -> dict[str, Interval]:
+        """As `of_measure`, from draws already made."""
         level = self.rules.level
         if not item.rate:
             return {
-                "percentile": percentile(ratio_draws(num, den, self.counts), level),
-                "rao_wu": percentile(
-                    ratio_draws(num, den, self.rao_wu_counts, factors=self.factors), level, method=RAO_WU
-                ),
+                "percentile": percentile(it.plain, level),
+                "rao_wu": percentile(it.rao_wu, level, method=RAO_WU),
             }
+        sums = it.numerator, it.denominator
         return {
-            "percentile": rate_interval(num, den, self.counts, level),
-            "rao_wu": rate_interval(num, den, self.rao_wu_counts, level, factors=self.factors, method=RAO_WU),
-            "logit_t": logit_t(num, den, self.design.cell_index, level),
+            "percentile": rate_percentile(it.plain, *sums, level),
+            "rao_wu": rate_percentile(it.rao_wu, *sums, level, method=RAO_WU),
+            "logit_t": logit_t(*sums, self.design.cell_index, level),
         }
 
-    def of_difference(self, one: list[Row], other: list[Row], item: Measure) -> dict[str, Interval]:
+    def of_difference(self, one: Sequence[Row], other: Sequence[Row], item: Measure) -> dict[str, Interval]:
         """Intervals of the paired difference of a measure between two arms."""
-        a, b = self.sums(one, item), self.sums(other, item)
+        a, b = self.drawn([self.sums(one, item), self.sums(other, item)])
+        return self.differences(a, b, item)
+
+    def differences(self, a: Drawn, b: Drawn, item: Measure) -> dict[str, Interval]:
+        """As `of_difference`, from draws already made."""
         level = self.rules.level
-        if item.rate:
+        if not item.rate:
             return {
-                "percentile": rate_difference_interval(a, b, self.counts, level),
-                "rao_wu": rate_difference_interval(
-                    a, b, self.rao_wu_counts, level, factors=self.factors, method=RAO_WU
-                ),
+                "percentile": difference(a.plain, b.plain, level),
+                "rao_wu": difference(a.rao_wu, b.rao_wu, level, method=RAO_WU),
             }
-        plain = [ratio_draws(*side, self.counts) for side in (a, b)]
-        scaled = [ratio_draws(*side, self.rao_wu_counts, factors=self.factors) for side in (a, b)]
+        sums = (a.numerator, a.denominator), (b.numerator, b.denominator)
         return {
-            "percentile": difference(plain[0], plain[1], level),
-            "rao_wu": difference(scaled[0], scaled[1], level, method=RAO_WU),
+            "percentile": rate_difference_percentile(a.plain, b.plain, *sums, level),
+            "rao_wu": rate_difference_percentile(a.rao_wu, b.rao_wu, *sums, level, method=RAO_WU),
         }
 
 
@@ -129,11 +179,29 @@ class Gate:
     """Judges one aggregate."""
 
     def __init__(self, result: Aggregate, protocol: Protocol, statistics: Statistics) -> None:
-        self._all = list(result.rows)
-        self._aware = result.select(STATE_AWARE)
-        self._progressive = result.select(PROGRESSIVE)
         self._rules = protocol.gate
         self._statistics = statistics
+        self.sums = Sums(result.rows, statistics.design.tasks)
+        self.tables = {
+            "": self.sums.table(),
+            **{name: self.sums.table(name) for name in (*result.plan.conditions, PROGRESSIVE, STATE_AWARE)},
+        }
+        wanted = [(arm, name) for arm in self.tables if arm for name in DRAWN] + [("", "policy_integrity")]
+        defined = [(arm, name) for arm, name in wanted if self.ratio(arm, name)[1]]
+        drawn = statistics.drawn([self.tables[arm].pair(BY_NAME[name]) for arm, name in defined])
+        self._drawn = dict(zip(defined, drawn, strict=True))
+        self._intervals: dict[tuple[str, str], dict[str, Interval]] = {}
+
+    def ratio(self, arm: str, name: str) -> tuple[int, int]:
+        """Numerator and denominator of a measure of an arm, or of all episodes for the arm ``""``."""
+        return self.tables[arm].ratio(BY_NAME[name])
+
+    def intervals(self, arm: str, name: str) -> dict[str, Interval]:
+        """The intervals of one of the measures that are drawn; none where it is undefined."""
+        key = arm, name
+        if key in self._drawn and key not in self._intervals:
+            self._intervals[key] = self._statistics.intervals(self._drawn[key], BY_NAME[name])
+        return self._intervals.get(key, {})
 
     def criteria(self) -> tuple[Criterion, ...]:
         """All six, in order."""
@@ -147,10 +215,11 @@ class Gate:
         )
 
     def _pair(self, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
-        return ratio(self._aware, BY_NAME[name]), ratio(self._progressive, BY_NAME[name])
+        return self.ratio(STATE_AWARE, name), self.ratio(PROGRESSIVE, name)
 
     def _difference(self, name: str) -> dict[str, Interval]:
-        return self._statistics.of_difference(self._aware, self._progressive, BY_NAME[name])
+        aware, progressive = self._drawn[STATE_AWARE, name], self._drawn[PROGRESSIVE, name]
+        return self._statistics.differences(aware, progressive, BY_NAME[name])
 
     def _task_pass(self) -> Criterion:
         (a, n), (b, m) = self._pair("task_pass")
@@ -166,9 +235,9 @@ class Gate:
         )  # fmt: skip
 
     def _recall(self) -> Criterion:
-        hits, events = ratio(self._aware, BY_NAME["next_required_recall"])
+        hits, events = self.ratio(STATE_AWARE, "next_required_recall")
         least = self._rules.min_recall_percent
-        intervals = self._statistics.of_measure(self._aware, BY_NAME["next_required_recall"]) if events else {}
+        intervals = self.intervals(STATE_AWARE, "next_required_recall")
         return Criterion(
             2, f"next-required Recall@5 at least {least} %", events > 0 and 100 * hits >= least * events, events == 0,
             f"state-aware {hits}/{events}", {"state_aware": (hits, events)}, _rate((hits, events)), intervals,
@@ -198,7 +267,7 @@ class Gate:
         )  # fmt: skip
 
     def _destructive(self) -> Criterion:
-        count, episodes = ratio(self._all, BY_NAME["unauthorised_destructive"])
+        count, episodes = self.ratio("", "unauthorised_destructive")
         most = self._rules.max_unauthorised_destructive
         return Criterion(
             5, f"unauthorised destructive executions: {most}", episodes > 0 and count <= most, episodes == 0,
@@ -206,9 +275,9 @@ class Gate:
         )  # fmt: skip
 
     def _integrity(self) -> Criterion:
-        kept, executed = ratio(self._all, BY_NAME["policy_integrity"])
+        kept, executed = self.ratio("", "policy_integrity")
         least = self._rules.min_integrity_percent
-        intervals = self._statistics.of_measure(self._all, BY_NAME["policy_integrity"]) if executed else {}
+        intervals = self.intervals("", "policy_integrity")
         return Criterion(
             6, f"execution-policy integrity {least} %", executed > 0 and 100 * kept >= least * executed, executed == 0,
             f"{kept}/{executed} executed calls", {"all": (kept, executed)}, _rate((kept, executed)), intervals,
@@ -218,16 +287,18 @@ class Gate:
 
 def judge(result: Aggregate, protocol: Protocol) -> Verdict:
     """Judge an aggregate: the criteria, every arm's measures and the slices by catalog, language and stratum."""
+    # Rows that are kept as a table are made anew whenever they are asked for.
+    result = replace(result, rows=tuple(result.rows))
     statistics = Statistics(result.cells, protocol.statistics)
-    criteria = Gate(result, protocol, statistics).criteria()
-    arms = {name: _arm(result.select(name), statistics) for name in result.plan.conditions}
+    gate = Gate(result, protocol, statistics)
+    criteria = gate.criteria()
     return Verdict(
         stamp=str(result.run["stamp"]),
         confirmatory=protocol.confirmatory and result.run["stamp"] == "",
         passed=all(item.passed for item in criteria),
         criteria=criteria,
-        arms=arms,
-        slices=_slices(result, statistics),
+        arms={name: _arm(gate, name) for name in result.plan.conditions},
+        slices=_slices(gate.sums, statistics, result.cells),
         notes=(*_notes(result),),
         provenance={
             "identities": result.run["identities"],
@@ -240,61 +311,57 @@ def judge(result: Aggregate, protocol: Protocol) -> Verdict:
     )
 
 
-def _arm(rows: list[Row], statistics: Statistics) -> dict[str, Any]:
+def _arm(gate: Gate, arm: str) -> dict[str, Any]:
     table = {}
-    for item in BY_NAME.values():
-        numerator, denominator = ratio(rows, item)
+    for name in BY_NAME:
+        numerator, denominator = gate.ratio(arm, name)
         entry: dict[str, Any] = {
             "numerator": numerator,
             "denominator": denominator,
             "value": _rate((numerator, denominator)),
         }
-        if denominator and item.name in ("task_pass", "next_required_recall", "initial_miss_recovery", "schema_tokens"):
-            entry["intervals"] = statistics.of_measure(rows, item)
-        table[item.name] = entry
+        if intervals := gate.intervals(arm, name):
+            entry["intervals"] = intervals
+        table[name] = entry
     return table
 
 
-SLICED = ("task_pass", "next_required_recall", "initial_miss_recovery")
-
-
-def _slices(result: Aggregate, statistics: Statistics) -> dict[str, Any]:
+def _slices(sums: Sums, statistics: Statistics, cells: Mapping[str, str]) -> dict[str, Any]:
     """The three rates of the SR arms by catalog, language and stratum, with logit-t intervals of the tasks inside."""
-    keys: dict[str, Callable[[Row], str]] = {
-        "catalog": lambda row: str(row.catalog),
-        "language": lambda row: result.cells[row.task].partition("/")[2],
-        "stratum": lambda row: result.cells[row.task].partition("/")[0],
+    arms = {name: sums.table(name) for name in (STATIC, PROGRESSIVE, STATE_AWARE)}
+    groups: dict[str, dict[str, dict[str, Table]]] = {
+        "catalog": {str(size): {name: sums.table(name, size) for name in arms} for size in sums.catalogs},
     }
-    slices: dict[str, Any] = {}
-    for name, key in keys.items():
-        groups: dict[str, Any] = {}
-        for condition in (STATIC, PROGRESSIVE, STATE_AWARE):
-            for row in result.select(condition):
-                groups.setdefault(key(row), {}).setdefault(condition, []).append(row)
-        slices[name] = {
-            group: {condition: _slice(rows, statistics) for condition, rows in by_condition.items()}
-            for group, by_condition in sorted(groups.items(), key=lambda item: (len(item[0]), item[0]))
+    for slicing, part in (("language", 2), ("stratum", 0)):
+        labels = np.array([cells[task].partition("/")[part] for task in statistics.design.tasks])
+        groups[slicing] = {
+            label: {name: table.within(labels == label) for name, table in arms.items()}
+            for label in set(labels.tolist())
         }
-    return slices
+    return {
+        slicing: {
+            group: {name: _slice(table, statistics) for name, table in by_arm.items() if table.present.any()}
+            for group, by_arm in sorted(by_group.items(), key=lambda item: (len(item[0]), item[0]))
+            if any(table.present.any() for table in by_arm.values())
+        }
+        for slicing, by_group in groups.items()
+    }
 
 
-def _slice(rows: list[Row], statistics: Statistics) -> dict[str, Any]:
-    table = {}
-    tasks = {row.task for row in rows}
-    inside = np.asarray([task in tasks for task in statistics.design.tasks])
+def _slice(table: Table, statistics: Statistics) -> dict[str, Any]:
+    told = {}
+    inside = table.present
+    cell_index = statistics.design.cell_index[inside]
     for name in SLICED:
-        numerator, denominator = ratio(rows, BY_NAME[name])
-        sums = statistics.sums(rows, BY_NAME[name])
-        interval = logit_t(
-            sums[0][inside], sums[1][inside], statistics.design.cell_index[inside], statistics.rules.level
-        )
-        table[name] = {
-            "numerator": numerator,
-            "denominator": denominator,
-            "value": _rate((numerator, denominator)),
-            "interval": interval,
+        numerator, denominator = (side[inside] for side in table.pair(BY_NAME[name]))
+        sums = int(numerator.sum()), int(denominator.sum())
+        told[name] = {
+            "numerator": sums[0],
+            "denominator": sums[1],
+            "value": _rate(sums),
+            "interval": logit_t(numerator, denominator, cell_index, statistics.rules.level),
         }
-    return table
+    return told
 
 
 def _notes(result: Aggregate) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from gates.bootstrap import Counts, DesignError, Integers, ratio_draws
+from gates.bootstrap import Counts, DesignError, Floats, Integers, ratio_draws
 
 PERCENTILE = "percentile"
 RAO_WU = "rao-wu percentile"
@@ -98,7 +98,16 @@ def rate_interval(
     the Clopper-Pearson interval stands in, one trial for each task with a denominator; `method` and `note` say so.
     """
     _require_rate(numerator, denominator)
-    interval = percentile(ratio_draws(numerator, denominator, counts, factors=factors), level, method=method)
+    draws = ratio_draws(numerator, denominator, counts, factors=factors)
+    return rate_percentile(draws, numerator, denominator, level, method=method)
+
+
+def rate_percentile(
+    draws: Floats, numerator: Integers, denominator: Integers, level: float = 0.95, *, method: str = PERCENTILE
+) -> Interval:
+    """As `rate_interval`, from draws already made: (iterations,) floats of `ratio_draws` for this very rate."""
+    _require_rate(numerator, denominator)
+    interval = percentile(draws, level, method=method)
     if interval.width != 0.0:
         return interval
     exact = _exact_at_tasks(numerator, denominator, level, f"the {method} interval has no width")
@@ -123,8 +132,22 @@ def rate_difference_interval(
     """
     _require_rate(*a)
     _require_rate(*b)
-    draws_a = ratio_draws(*a, counts, factors=factors)
-    draws_b = ratio_draws(*b, counts, factors=factors)
+    draws = [ratio_draws(*side, counts, factors=factors) for side in (a, b)]
+    return rate_difference_percentile(draws[0], draws[1], a, b, level, method=method)
+
+
+def rate_difference_percentile(
+    draws_a: Floats,
+    draws_b: Floats,
+    a: tuple[Integers, Integers],
+    b: tuple[Integers, Integers],
+    level: float = 0.95,
+    *,
+    method: str = PERCENTILE,
+) -> Interval:
+    """As `rate_difference_interval`, from draws already made: (iterations,) floats each, of `ratio_draws` for `a` and `b`."""
+    _require_rate(*a)
+    _require_rate(*b)
     interval = difference(draws_a, draws_b, level, method=method)
     if interval.low is None or interval.width != 0.0:
         return interval
@@ -173,25 +196,25 @@ def logit_t(numerator: Integers, denominator: Integers, cell_index: Integers, le
     _require_rate(numerator, denominator)
     if cell_index.shape != numerator.shape:
         raise DesignError(f"cell_index {cell_index.shape} for tasks {numerator.shape}; each task has one cell.")
-    cells = [np.flatnonzero(cell_index == cell) for cell in np.unique(cell_index)]
     events, hits = int(denominator.sum()), int(numerator.sum())
     if events == 0:
         return Interval(None, None, LOGIT_T, note="undefined: the denominator is 0")
     if hits in (0, events):
         return _exact_at_tasks(numerator, denominator, level, f"the rate is {hits // events}")
-    freedom = numerator.size - len(cells)
+    freedom = numerator.size - np.unique(cell_index).size
     if freedom <= 0:
         return _exact_at_tasks(numerator, denominator, level, "every cell has one task, so no degrees of freedom")
     # X**2 z as Python integers: the variance is then rounded once a cell, and the same whatever the CPU.
-    scaled = [y * events - x * hits for y, x in zip(numerator.tolist(), denominator.tolist(), strict=True)]
-    terms = [_scaled_variance([scaled[task] for task in cell.tolist()]) for cell in cells]
-    variance = math.fsum(terms) / events**4
+    cells: dict[int, list[int]] = {}
+    for y, x, cell in zip(numerator.tolist(), denominator.tolist(), cell_index.tolist(), strict=True):
+        cells.setdefault(cell, []).append(y * events - x * hits)
+    variance = math.fsum(map(_scaled_variance, cells.values())) / events**4
     if variance == 0:
         return _exact_at_tasks(numerator, denominator, level, "tasks do not vary within their cells")
     rate = hits / events
     centre = math.log(hits / (events - hits))
     reach = float(special.stdtrit(freedom, 1 - tail)) * math.sqrt(variance) / (rate * (1 - rate))
-    alone = sum(1 for cell in cells if cell.size == 1)
+    alone = sum(len(cell) == 1 for cell in cells.values())
     note = f"{alone} cells of one task add no variance" if alone else ""
     return Interval(_expit(centre - reach), _expit(centre + reach), LOGIT_T, note=note)
 

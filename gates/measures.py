@@ -92,7 +92,7 @@ def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: Cond
         completion_parts=complete * PART // required,
         steps_completed=complete,
         steps_required=required,
-        unique_candidates=len({route for item in timeline.exposures for route in item.routes}),
+        unique_candidates=len(timeline.candidates),
         schema_tokens=sum(moment.schema_tokens for moment in timeline.moments),
         input_tokens=sum(moment.input_tokens for moment in timeline.moments),
         retrieval_calls=sum(item.cause in ("open", "refresh") for item in timeline.exposures) if ranked else 0,
@@ -155,8 +155,7 @@ def _recovery(timeline: Timeline, key: TaskKey) -> Recovery:
     missed = {route for route in key.required_routes if route not in first}
     evident = missed & {step.route for step in key.steps if step.role == "evident"}
     back = {m.next_route for m in timeline.moments if m.next_route in m.exposed}
-    candidates = len({route for item in timeline.exposures for route in item.routes})
-    cut = set(opening.ranking[:candidates]) if opening is not None else set()
+    cut = set(opening.ranking[: len(timeline.candidates)]) if opening is not None else set()
     other = missed - evident
     return Recovery(
         missed=bool(missed),

@@ -6,14 +6,18 @@ refused with the event and the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from conditions.episode import own_copy, unregistered
+import orjson
+
+from conditions.episode import own_copy, turn_messages, unregistered
 from gates.exposures import Arm
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
-from schemarouter.catalog import Catalog
+from schemarouter.bounded import Bounded
+from schemarouter.catalog import Capability, Catalog
 from schemarouter.errors import InvalidRunError
 from schemarouter.identity import CanonicalError, canonical_json, sha256_hex
 from schemarouter.policy import Decision, Facts, StandardPolicy, facts_of
@@ -23,19 +27,18 @@ from schemarouter.records import (
     Decided,
     Ended,
     EpisodeRecord,
-    Event,
     Exposed,
     ModelTurn,
     Observed,
     StateChanged,
 )
-from schemarouter.state import Call, ExecutionState, Observation, StateError, omissions
-from schemarouter.tokens import Message, TokenCounter, call_text, result_text
+from schemarouter.state import Call, ExecutionState, Observation, StateError
+from schemarouter.tokens import Message, TokenCounter
 from surface.environment import Environment
 from surface.task import Task
 
 # Ends that nobody chose: something failed. Of the machine's failures nothing is measured, but what led there is checked.
-BROKEN_OFF = frozenset({"exception", "infrastructure"})
+BROKEN_OFF = frozenset({"exception", "infrastructure", "time_limit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,30 @@ class Execution:
     failed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A state, its canonical bytes and their hash, what the turn that led to it left out, and that turn's contract."""
+
+    state: ExecutionState
+    data: bytes
+    sha256: str
+    omitted: Mapping[str, int]
+    capability: Capability | None
+
+    @classmethod
+    def of(
+        cls, state: ExecutionState, omitted: Mapping[str, int] | None = None, capability: Capability | None = None
+    ) -> Written:
+        """Write a state."""
+        data = state.canonical_json()
+        return cls(state, data, sha256_hex(data), omitted or {}, capability)
+
+
+# An entry keeps its contract alive, so that no other can have its identity.
+_STATES: Final = Bounded[tuple[bytes, bytes, str, int, bool], Written](4096)
+_MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
+
+
 @dataclass
 class Timeline:
     """What happened in an episode, as the measures need it."""
@@ -80,6 +107,7 @@ class Timeline:
     after_turns: list[AfterTurn] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
     exposures: list[Exposed] = field(default_factory=list)
+    candidates: frozenset[str] = frozenset()
     asks: int = 0
     steps_completed: tuple[str, ...] = ()
     next_at_end: str | None = None
@@ -101,10 +129,12 @@ class Replay:
         self._arm = Arm(record.condition, catalog, task.key.required_routes, protocol.conditions)
         self.timeline = Timeline(exposures=self._arm.exposures)
         self._environment = Environment(task.key, catalog, seed_text=task.prompt.id)
-        self._state = ExecutionState.start(task.prompt.query)
+        self._next = self._environment.progress.next_step()
+        self._state = Written.of(ExecutionState.start(task.prompt.query))
         self._messages = [Message("user", task.prompt.query)]
         self._call: Call | None = None
         self._last: tuple[Call, Observation] | None = None
+        self._seen = b""
         self._turn = 0
         self._to_act = False
         self._asks_in_vain = 0
@@ -114,14 +144,20 @@ class Replay:
         events = self.record.events
         if not events or not isinstance(events[-1], Ended):
             raise self._wrong(len(events), "the record has no end")
+        last = len(events) - 1
         for number, event in enumerate(events):
+            ended = isinstance(event, Ended)
+            if ended and number != last:
+                raise self._wrong(number, "the episode goes on after its end")
             try:
-                for problem in self._take(event, last=number == len(events) - 1):
+                for problem in _TAKE[type(event)](self, event):
                     raise self._wrong(number, problem)
             except (StateError, CanonicalError) as error:
                 raise self._wrong(number, f"this cannot have happened ({error})") from None
-        progress = self._environment.progress
-        step = progress.next_step()
+            if event.turn != self._turn and not ended:
+                raise self._wrong(number, f"turn {event.turn} stands in turn {self._turn}")
+        progress, step = self._environment.progress, self._next
+        self.timeline.candidates = self._arm.candidates
         self.timeline.steps_completed = tuple(progress.complete)
         self.timeline.incomplete = progress.incomplete
         self.timeline.next_at_end = step.route if step is not None else None
@@ -129,29 +165,6 @@ class Replay:
 
     def _wrong(self, number: int, problem: str) -> InvalidRunError:
         return InvalidRunError(f"{self.place}, {self.record.episode_id}, event {number}: {problem}.")
-
-    def _take(self, event: Event, *, last: bool) -> Iterator[str]:
-        if isinstance(event, Ended):
-            if not last:
-                yield "the episode goes on after its end"
-            yield from self._end(event)
-            return
-        if isinstance(event, ModelTurn):
-            yield from self._model_turn(event)
-        elif isinstance(event, Exposed):
-            yield from self._expose(event)
-        elif isinstance(event, Asked):
-            yield from self._asked()
-        elif isinstance(event, Called):
-            yield from self._called(event)
-        elif isinstance(event, Decided):
-            yield from self._decided(event)
-        elif isinstance(event, Observed):
-            yield from self._observed(event)
-        else:
-            yield from self._state_changed(event)
-        if event.turn != self._turn:
-            yield f"turn {event.turn} stands in turn {self._turn}"
 
     def _expose(self, event: Exposed) -> Iterator[str]:
         before = self._arm.exposure
@@ -170,7 +183,7 @@ class Replay:
             return
         if event.turn != self._turn or event.turn > self.max_turns:
             yield f"model turn {event.turn} where {self._turn} comes next (at most {self.max_turns})"
-        schema = self.counter.tools(self.catalog, exposure.routes)
+        schema = self.counter.tools(self.catalog, self._arm.routes)
         total = schema + self.counter.conversation(SYSTEM_PROMPT, self._messages)
         if (event.schema_tokens, event.input_tokens) != (schema, total):
             yield f"{event.schema_tokens} schema and {event.input_tokens} input tokens where {schema} and {total} are counted"
@@ -182,18 +195,16 @@ class Replay:
         if self._asks_in_vain > 1:
             yield "a model turn after the agent asked twice with nothing changed"
         self._to_act = True
-        step = self._environment.progress.next_step()
+        step = self._next
         route = step.route if step is not None else None
-        self.timeline.moments.append(
-            Moment(frozenset(exposure.routes), step.id if step else None, route, total, schema)
-        )
+        self.timeline.moments.append(Moment(self._arm.shown, step.id if step else None, route, total, schema))
 
     @property
     def _in_tool_turn(self) -> bool:
         """Whether a call has not been observed yet, or the state has not taken in what was observed."""
         return self._call is not None or self._last is not None
 
-    def _asked(self) -> Iterator[str]:
+    def _asked(self, _event: Asked) -> Iterator[str]:
         if not self._to_act:
             yield "an ask outside a model turn"
         self._to_act = False
@@ -209,9 +220,9 @@ class Replay:
             return
         self._to_act, self._asks_in_vain = False, 0
         self._call = own_copy(Call(event.route, event.arguments))
-        facts = facts_of(self._call, self.catalog, exposure.routes, self.task.key.authorised)
+        facts = facts_of(self._call, self.catalog, self._arm.shown, self.task.key.authorised)
         self.timeline.executions.append(Execution(facts))
-        step = self._environment.progress.next_step()
+        step = self._next
         if step is not None:
             self.timeline.after_turns.append(AfterTurn(step.id, step.route, exposure.ranking))
 
@@ -239,6 +250,7 @@ class Replay:
             return
         execution = self.timeline.executions[-1]
         observation = Observation(event.outcome, event.payload)
+        self._seen = _written(observation)
         if event.outcome == "blocked":
             yield from self._compare_refusal(call, observation, execution)
         else:
@@ -248,7 +260,7 @@ class Replay:
         if event.incomplete != progress.incomplete:
             yield f"incomplete is {event.incomplete} where the environment says {progress.incomplete}"
         self._last = call, observation
-        self._settle(call, event)
+        self._settle(call, observation, event.incomplete)
 
     def _state_changed(self, event: StateChanged) -> Iterator[str]:
         last, self._last = self._last, None
@@ -256,16 +268,25 @@ class Replay:
             yield "a change of state without an observation"
             return
         call, observation = last
-        capability = self.catalog.get(call.route_id)
         incomplete = self._environment.progress.incomplete
-        before = self._state.canonical_json()
-        self._state = self._state.observe(call, observation, capability, incomplete=incomplete)
-        after = self._state.canonical_json()
-        if event.sha256 != sha256_hex(after):
+        before = self._state
+        after = self._state = self._observe(call, observation, incomplete)
+        if event.sha256 != after.sha256:
             yield "the state's hash is not that of what was observed"
-        if dict(event.omitted) != omissions(call, observation, capability):
+        if dict(event.omitted) != after.omitted:
             yield "the count of what was left out of the state is wrong"
-        self._arm.after_turn(failed=observation.failed, changed=after != before, incomplete=incomplete)
+        changed = after.data != before.data
+        self._arm.after_turn(failed=observation.failed, changed=changed, incomplete=incomplete)
+
+    def _observe(self, call: Call, observation: Observation, incomplete: bool) -> Written:
+        """The state after a turn. It is told by the bytes before, the turn's own and the contract, so each is made once."""
+        capability = self.catalog.get(call.route_id)
+        key = self._state.data, self._seen, call.route_id, id(capability), incomplete
+        known = _STATES.get(key)
+        if known is None:
+            state, omitted = self._state.state.observe_all(call, observation, capability, incomplete=incomplete)
+            known = _STATES[key] = Written.of(state, omitted, capability)
+        return known
 
     def _compare_refusal(self, call: Call, observation: Observation, execution: Execution) -> Iterator[str]:
         if execution.decision is None or execution.decision.allowed:
@@ -275,35 +296,40 @@ class Replay:
         if expected.allowed:
             yield f"{call.route_id} was blocked, but the policy lets this call run"
         blocked = Observation("blocked", {"status": "blocked", "error": expected.error})
-        if execution.decision.error != expected.error or not _same(blocked, observation):
+        if execution.decision.error != expected.error or _written(blocked) != self._seen:
             yield f"{call.route_id} was refused with {dict(observation.payload)}, but the policy says {expected.error!r}"
 
     def _compare_execution(self, call: Call, observation: Observation) -> Iterator[str]:
         actual = self._run_again(call)
-        if not _same(actual, observation):
+        if _written(actual) != self._seen:
             yield (
                 f"{call.route_id} answers {dict(actual.payload)} ({actual.outcome}), "
                 f"the record says {dict(observation.payload)} ({observation.outcome})"
             )
 
     def _run_again(self, call: Call) -> Observation:
-        return self._environment.execute(call) if call.route_id in self.catalog else unregistered(call)
+        if call.route_id not in self.catalog:
+            return unregistered(call)
+        observation = self._environment.execute(call)
+        self._next = self._environment.progress.next_step()
+        return observation
 
-    def _settle(self, call: Call, event: Observed) -> None:
+    def _settle(self, call: Call, observation: Observation, incomplete: bool) -> None:
         """After a tool turn: judge what is next now, and let the conversation grow."""
         after = self.timeline.after_turns
-        step = self._environment.progress.next_step()
-        if step is None or not event.incomplete:
+        step = self._next
+        if step is None or not incomplete:
             if after:
                 after.pop()
         elif after:
             after[-1] = AfterTurn(step.id, step.route, after[-1].ranking)
-        call_id = f"call{self._turn:05d}"
-        name = call.route_id.replace(".", "__")
-        self._messages += [
-            Message("call", call_text(name, dict(call.arguments), call_id)),
-            Message("result", result_text(dict(event.payload), call_id)),
-        ]
+        # The call is a copy read from canonical JSON: nothing in it has to be refused again.
+        told = orjson.dumps([call.route_id, call.arguments], option=orjson.OPT_SORT_KEYS)
+        key = self._turn, told, self._seen
+        known = _MESSAGES.get(key)
+        if known is None:
+            known = _MESSAGES[key] = turn_messages(call, observation, self._turn)
+        self._messages += known
 
     def _end(self, event: Ended) -> Iterator[str]:
         if event.reason not in self._possible_ends(event.detail):
@@ -350,7 +376,18 @@ class Replay:
             execution.ran = execution.failed = execution.allowed_before
 
 
-def _same(one: Observation, other: Observation) -> bool:
-    """Whether two observations are the same JSON: 1, 1.0 and true are three values."""
-    first, second = ([item.outcome, dict(item.payload)] for item in (one, other))
-    return canonical_json(first) == canonical_json(second)
+_TAKE: Mapping[type[Any], Callable[[Replay, Any], Iterator[str]]] = {
+    Exposed: Replay._expose,
+    ModelTurn: Replay._model_turn,
+    Asked: Replay._asked,
+    Called: Replay._called,
+    Decided: Replay._decided,
+    Observed: Replay._observed,
+    StateChanged: Replay._state_changed,
+    Ended: Replay._end,
+}
+
+
+def _written(observation: Observation) -> bytes:
+    """An observation as bytes: 1, 1.0 and true are three values."""
+    return canonical_json([observation.outcome, dict(observation.payload)])

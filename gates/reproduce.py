@@ -11,7 +11,8 @@ from pathlib import Path
 
 from conditions.plan import Unit
 from conditions.runner import Runner
-from conditions.store import SHARD_GLOB, ShardLine, read_run, read_shard
+from conditions.shards import SHARD_GLOB, ShardLine, read_shard
+from conditions.store import read_run
 from gates.aggregate import World
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError

@@ -18,7 +18,7 @@ def keep_or_compare(results: Path, result: Aggregate, verdict: Verdict) -> str:
         write_whole(results / RUN_FILE, pretty_json(result.run))
         write_whole(results / VERDICT_FILE, pretty_json(verdict.as_json()))
         # Last, since its presence says that the result is there.
-        write_whole(path, pretty_json(told))
+        write_whole(path, result.chunks())
         return f"the confirmatory result: kept in {results.name}/ of the preregistration's results; commit it."
     held = read_json(path, "results folder")
     rows = _by_episode(held["rows"])
@@ -26,5 +26,5 @@ def keep_or_compare(results: Path, result: Aggregate, verdict: Verdict) -> str:
     return f"a replication: {same} of {len(told['rows'])} episodes measure as in the confirmatory result ({len(rows)})."
 
 
-def _by_episode(rows: list[dict[str, Any]]) -> dict[tuple[str, int, str], dict[str, Any]]:
-    return {(row["task"], row["catalog"], row["condition"]): row for row in rows}
+def _by_episode(rows: list[dict[str, Any]]) -> dict[tuple[str, int, str, int], dict[str, Any]]:
+    return {(row["task"], row["catalog"], row["condition"], row["repeat"]): row for row in rows}

@@ -248,6 +248,11 @@ class Catalog:
         return found
 
     @cached_property
+    def routes(self) -> frozenset[str]:
+        """The route ids as a set."""
+        return frozenset(self.route_ids)
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the whole contract of every capability, tiers aside (they say where, not what)."""
         return fingerprint([contract_json(item) for item in self.capabilities])

@@ -14,6 +14,7 @@ from schemarouter.errors import SchemaRouterError
 _INT_MIN = -(2**63)
 _INT_MAX = 2**63 - 1
 _MAX_DEPTH = 64
+_CONTAINERS = frozenset((dict, list, tuple))
 
 
 class CanonicalError(SchemaRouterError):
@@ -59,12 +60,43 @@ def _reject_surrogates(text: Any, where: str) -> None:
         raise CanonicalError(f"{where}: holds a lone surrogate at position {error.start}, no Unicode text.") from None
 
 
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether `_reject` has nothing against a container, lone surrogates aside: the same walk, without saying where it is."""
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str:
+                return False
+        items = value.values()
+    else:
+        items = value
+    if depth >= _MAX_DEPTH and items:
+        return False
+    for item in items:
+        kind = type(item)
+        if kind is str or item is None or kind is bool:
+            continue
+        if kind is int:
+            fits = _INT_MIN <= item <= _INT_MAX
+        elif kind is float:
+            fits = math.isfinite(item)
+        else:
+            fits = kind in _CONTAINERS and _is_plain(item, depth + 1)
+        if not fits:
+            return False
+    return True
+
+
 def canonical_json(value: Any) -> bytes:
     """Write `value` as UTF-8 JSON: keys sorted, no insignificant white space, non-ASCII unescaped.
 
     Raises CanonicalError for whatever JSON cannot hold exactly: subclasses of the JSON types, NaN, infinities,
     integers outside 64 bits, lone surrogates, keys that are no plain strings.
     """
+    if type(value) in _CONTAINERS and _is_plain(value, 0):
+        try:
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            pass  # A lone surrogate: the slow walk says where.
     _reject(value, "value", 0)
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 

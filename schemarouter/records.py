@@ -14,7 +14,8 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from schemarouter.catalog import explain
 from schemarouter.errors import InvalidRunError
 
-SCHEMA_VERSION = 1
+# Version 1 knew no repeats.
+SCHEMA_VERSION = 2
 _CONFIG = ConfigDict(extra="forbid")
 
 
@@ -103,7 +104,7 @@ class Ended:
     """Why the episode ended, and the steps that the environment had completed by then, in order."""
 
     turn: StrictInt
-    reason: Literal["completed", "stalled", "turn_limit", "agent_stopped", "exception", "infrastructure"]
+    reason: Literal["completed", "stalled", "turn_limit", "agent_stopped", "time_limit", "exception", "infrastructure"]
     detail: str
     steps_completed: tuple[str, ...]
     type: Literal["ended"] = "ended"
@@ -116,7 +117,7 @@ Event = Annotated[
 
 @pydantic_dataclass(frozen=True, slots=True, config=_CONFIG)
 class EpisodeRecord:
-    """One attempt at one episode."""
+    """One attempt at one episode; `repeat` counts from 1 where an agent that is not deterministic runs more than once."""
 
     schema_version: StrictInt
     task: str
@@ -124,11 +125,12 @@ class EpisodeRecord:
     condition: str
     attempt: StrictInt
     events: tuple[Event, ...] = field(default=())
+    repeat: Annotated[StrictInt, Field(ge=1)] = 1
 
     @property
     def episode_id(self) -> str:
-        """``task/catalog/condition``."""
-        return episode_id(self.task, self.catalog, self.condition)
+        """The name of the episode in the grid."""
+        return episode_id(self.task, self.catalog, self.condition, self.repeat)
 
     @property
     def infrastructure(self) -> bool:
@@ -136,9 +138,9 @@ class EpisodeRecord:
         return bool(self.events) and isinstance(self.events[-1], Ended) and self.events[-1].reason == "infrastructure"
 
 
-def episode_id(task: str, catalog: int, condition: str) -> str:
-    """The name of an episode of the grid."""
-    return f"{task}/{catalog}/{condition}"
+def episode_id(task: str, catalog: int, condition: str, repeat: int = 1) -> str:
+    """The name of an episode of the grid: ``task/catalog/condition``, with ``#N`` from the second repeat on."""
+    return f"{task}/{catalog}/{condition}" + (f"#{repeat}" if repeat > 1 else "")
 
 
 _ADAPTER = TypeAdapter(EpisodeRecord)
@@ -159,6 +161,8 @@ def encode(record: EpisodeRecord) -> bytes:
     """Write a record as canonical JSON, without a line end."""
     whole = _plain((record,))[0]
     whole["events"] = _plain(record.events)
+    if record.schema_version == 1:
+        del whole["repeat"]
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
@@ -171,6 +175,8 @@ def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
             raise InvalidRunError(
                 f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}."
             )
+        if isinstance(raw, Mapping) and ("repeat" in raw) is (version == 1):
+            raise InvalidRunError(f"{place}: a record of schema_version {version!r} with{'' if version == 1 else 'out'} repeat.")
         return _ADAPTER.validate_python(raw)
     except orjson.JSONDecodeError as error:
         raise InvalidRunError(f"{place}: not JSON ({error}).") from None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, Self, final
 
@@ -12,57 +11,34 @@ import orjson
 from pydantic import ConfigDict, model_validator
 
 from schemarouter import forbidden
-from schemarouter.catalog import IDENTIFIER_PATTERN, Capability, CatalogError, OutputField, json_type
+from schemarouter.bounded import Bounded
+from schemarouter.catalog import Capability
 from schemarouter.errors import unknown
 from schemarouter.forbidden import SealedModel, shorten
 from schemarouter.forbidden import StateError as StateError
-from schemarouter.state_contract import ALWAYS_COUNTED, FAILED, NAME, OUTCOMES, ROUTES, SEPARATOR, STATUSES
 from schemarouter.state_contract import CONTRACT as CONTRACT
+from schemarouter.state_contract import FAILED, NAME, ROUTES, SEPARATOR, STATUSES
 from schemarouter.state_contract import FIELDS as FIELDS
 from schemarouter.state_contract import MARKER as MARKER
 from schemarouter.state_contract import PATTERNS as PATTERNS
 from schemarouter.state_contract import Outcome as Outcome
 from schemarouter.state_contract import Status as Status
 from schemarouter.state_contract import fingerprint as fingerprint
+from schemarouter.turns import MATCH, MATCH_NAME, gather, require_turn
+from schemarouter.turns import Call as Call
+from schemarouter.turns import Observation as Observation
+from schemarouter.turns import error_class as error_class
+from schemarouter.turns import omissions as omissions
 
-_MATCH: Final = {name: re.compile(pattern).fullmatch for name, pattern in PATTERNS.items()}
-_MATCH_NAME: Final = re.compile(NAME).fullmatch
-_IDENTIFIER_INTEGERS: Final = 10**128
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call to a tool, as the agent made it."""
-
-    route_id: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What came back: top-level observed fields; a failed turn carries `status` and `error` there."""
-
-    outcome: Outcome
-    payload: Mapping[str, Any]
-
-    @property
-    def failed(self) -> bool:
-        """Whether the turn ended in an error or was blocked."""
-        return self.outcome != "ran"
-
-    @property
-    def error_text(self) -> object:
-        """The payload's error when the turn failed, else None."""
-        return self.payload.get("error") if self.failed else None
-
-
-def error_class(text: object) -> str:
-    """The trimmed error text before its first colon if it is a plain name, else ``unclassified``."""
-    if isinstance(text, str):
-        head = str.__str__(text).strip().partition(":")[0]
-        if _MATCH_NAME(head):
-            return head
-    return "unclassified"
+# Entries found sound before, by field. Whatever is looked up is known to be a plain string, so equal means the same letters.
+_SOUND_ENTRIES: Final[dict[str, set[str]]] = {name: set() for name in PATTERNS}
+_MOST_ENTRIES: Final = 8192
+# Whole values found sound before, by field and identity: a plain string, and a tuple of them, never changes. An entry keeps
+# its value alive, so that no other object can have its identity.
+_SOUND_VALUES: Final = {name: Bounded[int, object](256) for name in ("original_query", *PATTERNS)}
+# The same of all twelve values together.
+_SOUND_STATES: Final = Bounded[tuple[int, ...], tuple[object, ...]](256)
+_UNSEEN: Final = object()
 
 
 def _query_problem(value: object) -> str | None:
@@ -81,7 +57,11 @@ def _query_problem(value: object) -> str | None:
 def _list_problem(name: str, value: object) -> str | None:
     if type(value) is not tuple:
         return f"must be a list of strings, got {type(value).__name__}"
-    match, ordered, previous = _MATCH[name], name != ROUTES, ""
+    known, ordered, previous = _SOUND_ENTRIES[name], name != ROUTES, ""
+    plain = {*map(type, value)} <= {str} and known.issuperset(value)
+    if plain and (all(map(operator.lt, value, value[1:])) if ordered else len({*value}) == len(value)):
+        return None
+    match = MATCH[name]
     for item in value:
         if type(item) is not str:
             return f"holds {shorten(item)} of type {type(item).__name__}; only plain strings are allowed"
@@ -94,6 +74,9 @@ def _list_problem(name: str, value: object) -> str | None:
             return f"holds the forbidden atom {shorten(item)}"
     if not ordered and len(set(value)) != len(value):
         return "holds a route twice; entries must be unique, at their first occurrence"
+    if len(known) + len(value) > _MOST_ENTRIES:
+        known.clear()
+    known.update(value)
     return None
 
 
@@ -103,7 +86,7 @@ def _status_problem(value: object) -> str | None:
 
 
 def _error_class_problem(value: object) -> str | None:
-    fits = value is None or (type(value) is str and _MATCH_NAME(value))
+    fits = value is None or (type(value) is str and MATCH_NAME(value))
     return None if fits else f"must be null or a plain string that matches {NAME}, got {shorten(value)}"
 
 
@@ -120,9 +103,25 @@ _CHECKS: Final[dict[str, Callable[[object], str | None]]] = {
 }
 
 
+def _grown(name: str, held: tuple[str, ...], new: Collection[str]) -> tuple[str, ...]:
+    """A sound list with entries that it does not hold; the whole is as sound as they are."""
+    whole = (*held, *new) if name == ROUTES else tuple(sorted((*held, *new)))
+    if _list_problem(name, tuple(sorted(new))) is None:
+        _SOUND_VALUES[name][id(whole)] = whole
+    return whole
+
+
 def _problems(fields: Mapping[str, Any]) -> list[str]:
     """Everything wrong with the values of those fields that are there."""
-    found = [f"{name}: {text}" for name, value in fields.items() if (text := _CHECKS[name](value)) is not None]
+    found = []
+    for name, value in fields.items():
+        known = _SOUND_VALUES.get(name)
+        if known is not None and known.get(id(value), _UNSEEN) is value:
+            continue
+        if (text := _CHECKS[name](value)) is not None:
+            found.append(f"{name}: {text}")
+        elif known is not None:
+            known[id(value)] = value
     if found or len(fields) != len(FIELDS):
         return found
     status = fields["last_execution_status"]
@@ -147,84 +146,6 @@ def _checked(data: Mapping[Any, Any]) -> dict[str, Any]:
     if found:
         raise StateError("not an execution state: " + "; ".join(found))
     return ready
-
-
-class _Gathered:
-    """What one observation offers to the state, and how much of it has to stay outside."""
-
-    __slots__ = ("left_out", "registered", "terms")
-
-    def __init__(self) -> None:
-        self.terms: dict[str, set[str]] = {name: set() for name in PATTERNS}
-        self.registered = 0
-        self.left_out = {"unregistered_fields": 0, "identifiers": 0, "contract_terms": 0}
-
-    def term(self, name: str, text: str | None) -> None:
-        if text is None:
-            return
-        if type(text) is str and _MATCH[name](text):
-            forbidden.refuse_atom(text)
-            self.terms[name].add(text)
-        else:
-            self.left_out["contract_terms"] += 1
-
-    def identifier(self, value: object) -> None:
-        # Python refuses to write very long integers out, and no integer of that length could match.
-        text = str(value) if type(value) is int and abs(value) < _IDENTIFIER_INTEGERS else value
-        if type(text) is str and IDENTIFIER_PATTERN.fullmatch(text):
-            self.terms["stable_observed_identifiers"].add(text)
-        elif value is not None:
-            self.left_out["identifiers"] += 1
-
-    def contract(self, output: OutputField, value: object) -> None:
-        self.term("observation_semantic_ids", output.semantic_id)
-        self.term("observation_units", output.unit)
-        self.term("observation_dimensions", output.dimension)
-        for atom in output.qualifier_atoms:
-            self.term("observation_qualifiers", atom)
-        if output.is_identifier and output.name not in ALWAYS_COUNTED:
-            self.identifier(value)
-
-
-def _gather(observation: Observation, capability: Capability | None) -> _Gathered:
-    outputs: Mapping[str, OutputField] = {} if capability is None else capability.outputs_by_name
-    gathered = _Gathered()
-    names, types = gathered.terms["observation_field_names"], gathered.terms["observation_value_types"]
-    for name, value in observation.payload.items():
-        output = outputs.get(name) if type(name) is str and _MATCH_NAME(name) else None
-        if output is None and not (type(name) is str and name in ALWAYS_COUNTED):
-            gathered.left_out["unregistered_fields"] += 1
-            continue
-        try:
-            types.add(json_type(value))
-        except CatalogError as error:
-            raise StateError(f"observed field {name!r}: {error}") from None
-        names.add(name)
-        if output is not None:
-            gathered.registered += 1
-            if not observation.failed:
-                gathered.contract(output, value)
-    return gathered
-
-
-def _require_turn(call: Call, observation: Observation, capability: Capability | None) -> None:
-    if type(observation.outcome) is not str or observation.outcome not in OUTCOMES:
-        raise StateError(unknown("outcome", shorten(observation.outcome), OUTCOMES))
-    if not isinstance(observation.payload, Mapping):
-        raise StateError(f"observation payload must be a mapping, got {type(observation.payload).__name__}.")
-    if capability is None:
-        if not observation.failed:
-            raise StateError(f"route {call.route_id!r} is not registered, so it cannot have run: pass its capability.")
-    elif capability.route_id != call.route_id:
-        raise StateError(f"route {call.route_id!r} was called, but the capability is {capability.route_id!r}.")
-    elif IDENTIFIER_PATTERN.fullmatch(capability.route_id) is None:
-        raise StateError(f"route {shorten(capability.route_id)} does not match {IDENTIFIER_PATTERN.pattern}.")
-
-
-def omissions(call: Call, observation: Observation, capability: Capability | None) -> dict[str, int]:
-    """Count what of a turn stays outside the state: fields, identifiers, contract terms. Raises as observe does."""
-    _require_turn(call, observation, capability)
-    return _gather(observation, capability).left_out
 
 
 @final
@@ -267,41 +188,52 @@ class ExecutionState(SealedModel):
         """A checked copy of the fields; what is written out is this copy. Raises StateError if they were tampered."""
         raw = self._raw()
         if raw.keys() == _CHECKS.keys():
-            fields = {name: raw[name] for name in FIELDS}
+            fields = raw if tuple(raw) == FIELDS else {name: raw[name] for name in FIELDS}
+            identity = tuple(map(id, fields.values()))
+            if identity in _SOUND_STATES:
+                return fields
             if not _problems(fields):
+                _SOUND_STATES[identity] = tuple(fields.values())
                 return fields
         return _checked(raw)
 
     @classmethod
     def start(cls, query: str) -> Self:
         """The state before the first turn. Raises StateError for a query that cannot be written or holds the marker."""
-        empty: dict[str, Any] = dict.fromkeys(PATTERNS, ())
         last = {"last_execution_status": "not_run", "last_error_class": None, "task_incomplete_boolean": True}
-        return cls._trusted(_checked({"original_query": query, **empty, **last}))
+        fields: dict[str, Any] = {"original_query": query, **dict.fromkeys(PATTERNS, ()), **last}
+        return cls._trusted(_checked(fields) if _problems(fields) else fields)
 
     def observe(
         self, call: Call, observation: Observation, capability: Capability | None, *, incomplete: bool
     ) -> ExecutionState:
         """The state after a turn; no capability: an unregistered route. Raises StateError for an impossible turn."""
+        return self.observe_all(call, observation, capability, incomplete=incomplete)[0]
+
+    def observe_all(
+        self, call: Call, observation: Observation, capability: Capability | None, *, incomplete: bool
+    ) -> tuple[ExecutionState, dict[str, int]]:
+        """The state after a turn, and the counts of `omissions`, read once for both. Raises as observe does."""
         fields = self._held()
-        _require_turn(call, observation, capability)
+        require_turn(call, observation, capability)
         if type(incomplete) is not bool:
             raise StateError(f"incomplete must be true or false, got {shorten(incomplete)}.")
-        gathered = _gather(observation, capability)
-        for name, terms in gathered.terms.items():
-            new = terms.difference(fields[name])
+        told, types, identifiers, left_out = gather(observation, capability)
+        offered = {**told.terms, "observation_value_types": types, "stable_observed_identifiers": identifiers}
+        for name, terms in offered.items():
+            new = terms.difference(fields[name]) if terms else terms
             if new:
-                fields[name] = tuple(sorted((*fields[name], *new)))
+                fields[name] = _grown(name, fields[name], new)
         if capability is not None and capability.route_id not in fields[ROUTES]:
-            fields[ROUTES] = (*fields[ROUTES], capability.route_id)
+            fields[ROUTES] = _grown(ROUTES, fields[ROUTES], (capability.route_id,))
         if observation.failed:
             fields["last_execution_status"] = observation.outcome
             fields["last_error_class"] = error_class(observation.error_text)
         else:
-            fields["last_execution_status"] = "ok" if gathered.registered else "executed"
+            fields["last_execution_status"] = "ok" if told.registered else "executed"
             fields["last_error_class"] = None
         fields["task_incomplete_boolean"] = incomplete
-        return self._trusted(fields)
+        return self._trusted(fields), left_out
 
     def canonical_json(self) -> bytes:
         """All twelve fields as canonical JSON. Raises StateError if the state was tampered with."""
@@ -351,9 +283,9 @@ def _read_canonical(query: str, rest: str) -> ExecutionState | None:
         return None
     fields = {name: tuple(value) if type(value) is list else value for name, value in told.items() if name in _CHECKS}
     fields["original_query"] = query
+    # Sound lists hold no forbidden atom, and there is no name but the twelve: nothing else has to be refused.
     if len(fields) != len(FIELDS) or _problems(fields):
         return None
-    forbidden.refuse_forbidden(fields)
     return ExecutionState._trusted({name: fields[name] for name in FIELDS})
 
 

@@ -1,23 +1,43 @@
 """Counting the tokens of prompts with a real LLM tokenizer (Mistral v3, tekken).
 
+Vocabulary and pattern are the file of the package `mistral-common`, which runs it by `tiktoken`, and so does this; what that
+package does besides takes longer to load than a run takes to count.
+
 A prompt is a sequence of pieces between control tokens, and no token reaches across a control token: the count of a prompt is
-the sum of the counts of its pieces, and the tools are one piece. That lets each piece be counted once and kept. A test
-compares the sums with the tokenizer's own encoding of whole conversations.
+the sum of the counts of its pieces. The tools are one such piece, and in it no token reaches across a comma that a space follows,
+as between two tools: to the tokenizer's pattern, signs of punctuation before a space end a word, and the space begins the next.
+That lets each text and each tool be counted once and kept. Tests compare the sums with the tokenizer's own encoding of whole
+conversations.
 """
 
 from __future__ import annotations
 
 import json
+import struct
+from binascii import a2b_base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
 
 from schemarouter.catalog import Catalog
 from schemarouter.errors import SchemaRouterError
+from schemarouter.kept import Kept
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 TOKENIZER = "mistral-v3-tekken"
+_LIBRARIES = ("mistral-common", "tiktoken")
+_PACKAGE = "mistral_common"
+_MODEL = "data/tekken_240718.json"
 _BRACKETS = 2
+_COUNT = struct.Struct("<q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +49,41 @@ class Message:
 
 
 @cache
-def _tekken() -> Any:
+def _tekken() -> Encoding:
+    spec = find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing()
     try:
-        from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
-    except ImportError:
-        raise SchemaRouterError("the embedded tokenizer is missing: pip install mistral-common.") from None
-    return MistralTokenizer.v3(is_tekken=True).instruct_tokenizer.tokenizer
+        from tiktoken import Encoding
+
+        model = orjson.loads((Path(spec.submodule_search_locations[0]) / _MODEL).read_bytes())
+    except (ImportError, OSError):
+        raise _missing() from None
+    config = model["config"]
+    size = config["default_vocab_size"] - config["default_num_special_tokens"]
+    ranks = {a2b_base64(token["token_bytes"]): token["rank"] for token in model["vocab"][:size]}
+    return Encoding(TOKENIZER, pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
+
+
+def load_tokenizer() -> None:
+    """Load the tokenizer now, and not when the first unknown text is counted. Raises SchemaRouterError where it is missing."""
+    _tekken()
+
+
+def _missing() -> SchemaRouterError:
+    return SchemaRouterError("the embedded tokenizer is missing: pip install mistral-common.")
+
+
+def kept_counts(folder: Path | None = None) -> Kept:
+    """Counts that earlier runs with the same tokenizer made, in `folder`, else in the cache folder.
+
+    For runs, which are counted again when they are judged. Raises SchemaRouterError where the tokenizer is missing.
+    """
+    try:
+        libraries = [version(library) for library in _LIBRARIES]
+    except PackageNotFoundError:
+        raise _missing() from None
+    return Kept("counts", [TOKENIZER, libraries], _COUNT.size, folder=folder)
 
 
 def call_text(name: str, arguments: Any, call_id: str) -> str:
@@ -58,17 +107,21 @@ def _sorted(value: Any) -> Any:
 
 @dataclass
 class TokenCounter:
-    """Counts texts, tool lists and conversations; every text and tool list is encoded once."""
+    """Counts texts, tool lists and conversations; every text is encoded once, and every tool by its place in a list.
 
+    With a `store` (`kept_counts`), what that holds is not encoded at all; without, everything is counted anew.
+    """
+
+    store: Kept | None = None
     _texts: dict[str, int] = field(default_factory=dict)
     _tools: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    _schemas: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def text(self, text: str) -> int:
         """Tokens of a piece of text."""
         known = self._texts.get(text)
         if known is None:
-            known = len(_tekken().encode(text, bos=False, eos=False))
-            self._texts[text] = known
+            known = self._texts[text] = self._count(text)
         return known
 
     def tools(self, catalog: Catalog, routes: Sequence[str]) -> int:
@@ -78,10 +131,29 @@ class TokenCounter:
         key = (catalog.fingerprint, tuple(routes))
         known = self._tools.get(key)
         if known is None:
-            schemas = json.dumps([catalog[route].tool_schema for route in routes], ensure_ascii=False)
-            known = len(_tekken().encode(schemas, bos=False, eos=False)) + _BRACKETS
-            self._tools[key] = known
+            befores = ("[", *" " * (len(routes) - 1))
+            afters = (*"," * (len(routes) - 1), "]")
+            pieces = zip(befores, routes, afters, strict=True)
+            counts = (self.text(before + self._schema(catalog, route) + after) for before, route, after in pieces)
+            known = self._tools[key] = sum(counts) + _BRACKETS
         return known
+
+    def _schema(self, catalog: Catalog, route: str) -> str:
+        """The JSON text of one tool, as it stands in that of a list."""
+        key = (catalog.fingerprint, route)
+        known = self._schemas.get(key)
+        if known is None:
+            known = self._schemas[key] = json.dumps(catalog[route].tool_schema, ensure_ascii=False)
+        return known
+
+    def _count(self, text: str) -> int:
+        stored = self.store.get(text) if self.store is not None else None
+        if stored is not None:
+            return int(_COUNT.unpack(stored)[0])
+        count = len(_tekken().encode_ordinary(text))
+        if self.store is not None:
+            self.store.put(text, _COUNT.pack(count))
+        return count
 
     def conversation(self, system: str, messages: Sequence[Message]) -> int:
         """Tokens of a prompt without tools; the system prompt stands before the last user message."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from schemarouter.agents.base import SeenValue
+from schemarouter.bounded import Bounded
 from schemarouter.catalog import Capability, Catalog, Contract, json_type
 from schemarouter.identity import canonical_json
 from schemarouter.state import Call, Observation
@@ -40,14 +41,15 @@ class Progress:
 
     def next_step(self) -> Step | None:
         """The next required step, or None when all are complete."""
+        complete = self.complete
         for step in self.key.steps:
-            if step.id in self.complete or (step.role == "corrective" and not self._has_shown(step.id)):
+            if step.id in complete or (step.role == "corrective" and not self._has_shown(step.id)):
                 continue
-            return self._cure_or(step)
-        return next((step for step in self.key.steps if step.id not in self.complete), None)
+            return self._cure_or(step) if self.shown else step
+        return next((step for step in self.key.steps if step.id not in complete), None)
 
     def _has_shown(self, step_id: str) -> bool:
-        return any(index in self.shown for index, fault in enumerate(self.key.faults) if step_id in fault.cured_by)
+        return any(step_id in self.key.faults[index].cured_by for index in self.shown)
 
     def _cure_or(self, step: Step) -> Step:
         """The first incomplete step that a shown fault of `step` needs, or `step` itself."""
@@ -121,9 +123,11 @@ class Environment:
         """Run a call and return what is observed of it."""
         capability = self._catalog[call.route_id]
         steps = [step for step in self.progress.key.steps if step.route == call.route_id]
+        if not steps:
+            return Observation("ran", plausible_outputs(capability, self._seed, call.arguments))
         pending = [step for step in steps if step.id not in self.progress.complete]
         # A step still to be done comes before one that the same call completed earlier.
-        ordered = [*pending, *(step for step in steps if step not in pending)]
+        ordered = [*pending, *(step for step in steps if step.id in self.progress.complete)]
         obeyed = next((s for s in ordered if not self.progress.broken_rules(s, call.arguments)), None)
         if obeyed is not None and obeyed.id in self.progress.complete:
             return Observation("ran", self._outputs(obeyed, capability))
@@ -168,12 +172,24 @@ def same_value(given: Any, expected: Any) -> bool:
     return (kinds <= numbers or len(kinds) == 1) and bool(given == expected)
 
 
+# Answers by the capability's identity, which an entry keeps alive, and all else that decides them: a step answers the same in
+# every arm, and again when its record is judged.
+_ANSWERS: Final = Bounded[tuple[int, bytes], tuple[Capability, dict[str, Any]]](8192)
+
+
 def plausible_outputs(capability: Capability, seed_text: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Typed values for every registered output, a pure function of task, route and arguments."""
     salt = canonical_json([seed_text, capability.route_id, dict(arguments)])
-    return {
+    known = _ANSWERS.get((id(capability), salt))
+    if known is not None:
+        return known[1].copy()
+    values = {
         item.name: _plausible(item, hashlib.sha256(salt + item.name.encode()).digest()) for item in capability.outputs
     }
+    # A list or an object could be changed by whoever gets it.
+    if not any(isinstance(value, list | dict) for value in values.values()):
+        _ANSWERS[id(capability), salt] = capability, values.copy()
+    return values
 
 
 def _plausible(contract: Contract, noise: bytes) -> Any:

@@ -101,6 +101,22 @@ def test_refuses_what_json_cannot_hold_exactly(value: Any) -> None:
             canonical_json(wrapped)
 
 
+def test_what_holds_itself_is_refused_as_too_deep() -> None:
+    wide: list[Any] = []
+    wide += [wide, wide]
+    with pytest.raises(CanonicalError, match="nested deeper than 64"):
+        canonical_json(wide)
+    turning: dict[str, Any] = {}
+    turning["a"] = [turning]
+    with pytest.raises(CanonicalError, match="nested deeper than 64"):
+        canonical_json(turning)
+
+
+@pytest.mark.parametrize("value", [nested(64), {"a": nested(63)}, [nested(63), nested(63)]])
+def test_64_levels_are_written(value: Any) -> None:
+    assert json.loads(canonical_json(value)) == value
+
+
 def test_error_says_where() -> None:
     with pytest.raises(CanonicalError, match=r"value\.a\[1\]: nan"):
         canonical_json({"a": [1, float("nan")]})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mistral_common.protocol.instruct.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
@@ -18,7 +19,8 @@ from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 import surface
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
 from schemarouter.catalog import Capability, Catalog, OutputField, Parameter, load_catalog
-from schemarouter.tokens import Message, TokenCounter, call_text, result_text
+from schemarouter.errors import SchemaRouterError
+from schemarouter.tokens import Message, TokenCounter, _tekken, call_text, kept_counts, result_text
 from tests.strategies import LAWS, free_text, json_values
 
 REFERENCE = MistralTokenizer.v3(is_tekken=True)
@@ -51,6 +53,7 @@ def catalog() -> Catalog:
 
 
 CATALOG = catalog()
+WHOLE = load_catalog(Path(surface.__file__).parent / "catalog")
 Step = str | tuple[str, dict[str, Any], dict[str, Any]]
 
 
@@ -130,10 +133,9 @@ def test_any_conversation_is_counted_as_the_tokenizer_encodes_it(
 
 @pytest.mark.parametrize("count", [0, 1, 5, 20])
 def test_the_tools_of_the_surface_are_counted_as_the_tokenizer_encodes_them(count: int) -> None:
-    whole = load_catalog(Path(surface.__file__).parent / "catalog")
-    routes = whole.route_ids[:: max(len(whole) // max(count, 1), 1)][:count]
+    routes = WHOLE.route_ids[:: max(len(WHOLE) // max(count, 1), 1)][:count]
     assert len(routes) == count
-    assert agrees(SYSTEM_PROMPT, QUERIES[1], HISTORY, routes, whole)
+    assert agrees(SYSTEM_PROMPT, QUERIES[1], HISTORY, routes, WHOLE)
 
 
 @settings(LAWS, max_examples=40)
@@ -176,9 +178,7 @@ def test_every_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
 
     class Counting:
-        def encode(self, text: str, *, bos: bool, eos: bool) -> list[int]:
-            assert not bos
-            assert not eos
+        def encode_ordinary(self, text: str) -> list[int]:
             encoded.append(text)
             return list(range(len(text)))
 
@@ -196,3 +196,82 @@ def test_every_text_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_text_is_counted_as_the_tokenizer_encodes_it(text: str) -> None:
     tokenizer = REFERENCE.instruct_tokenizer.tokenizer
     assert TokenCounter().text(text) == len(tokenizer.encode(text, bos=False, eos=False))
+
+
+def no_tokenizer() -> Any:
+    raise AssertionError("the tokenizer was loaded")
+
+
+@settings(LAWS, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=st.lists(steps, max_size=3), routes=st.lists(st.sampled_from(CATALOG.route_ids), unique=True))
+def test_kept_counts_are_the_tokenizers_and_need_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Step], routes: list[str]
+) -> None:
+    messages = ours(QUERIES[1], history)
+    plain, keeping = TokenCounter(), TokenCounter(kept_counts(tmp_path))
+    expected = plain.conversation(SYSTEM_PROMPT, messages), plain.tools(CATALOG, routes)
+    assert (keeping.conversation(SYSTEM_PROMPT, messages), keeping.tools(CATALOG, routes)) == expected
+    with monkeypatch.context() as patch:
+        patch.setattr("schemarouter.tokens._tekken", no_tokenizer)
+        later = TokenCounter(kept_counts(tmp_path))
+        assert (later.conversation(SYSTEM_PROMPT, messages), later.tools(CATALOG, routes)) == expected
+
+
+def test_a_counter_without_a_store_counts_anew_whatever_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEMAROUTER_CACHE", str(tmp_path))
+    kept_counts().put("lease", (10**6).to_bytes(8, "little"))
+    assert TokenCounter(kept_counts()).text("lease") == 10**6
+    assert TokenCounter().text("lease") < 10
+
+
+def test_counts_of_another_version_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_counts(tmp_path).put("lease", (10**6).to_bytes(8, "little"))
+    monkeypatch.setattr("schemarouter.tokens.version", lambda library: f"another {library}")
+    assert kept_counts(tmp_path).get("lease") is None
+
+
+def test_a_missing_tokenizer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(library: str) -> str:
+        raise PackageNotFoundError(library)
+
+    monkeypatch.setattr("schemarouter.tokens.version", missing)
+    with pytest.raises(SchemaRouterError, match="pip install mistral-common"):
+        kept_counts()
+
+
+@pytest.mark.parametrize("place", ["no package", "no file"])
+def test_a_tokenizer_without_its_file_is_told(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if place == "no package":
+        monkeypatch.setattr("schemarouter.tokens._PACKAGE", "no_such_package")
+    else:
+        monkeypatch.setattr("schemarouter.tokens._MODEL", "data/no_such_file.json")
+    _tekken.cache_clear()
+    with pytest.raises(SchemaRouterError, match="pip install mistral-common"):
+        TokenCounter().text("lease")
+
+
+@settings(LAWS, max_examples=40)
+@given(routes=st.lists(st.sampled_from(WHOLE.route_ids), unique=True, max_size=12))
+def test_any_tools_in_any_order_are_counted_as_the_tokenizer_encodes_their_list(routes: list[str]) -> None:
+    text = json.dumps(schemas(WHOLE, routes), ensure_ascii=False)
+    encoded = REFERENCE.instruct_tokenizer.tokenizer.encode(text, bos=False, eos=False)
+    assert TokenCounter().tools(WHOLE, routes) == (len(encoded) + 2 if routes else 0)
+
+
+hard_text = st.text(
+    st.sampled_from(" {}[],\"\\'\n\t/ab\u0301설荷") | st.characters(exclude_categories=["Cs"]), max_size=8
+)
+
+
+@LAWS
+@given(described=st.lists(hard_text, min_size=1, max_size=4))
+def test_no_description_joins_two_tools(described: list[str]) -> None:
+    items = [
+        Capability(provider="a", operation=f"b{n}", description=text, effect="read") for n, text in enumerate(described)
+    ]
+    hard = Catalog(items, name="hard")
+    text = json.dumps(schemas(hard, hard.route_ids), ensure_ascii=False)
+    encoded = REFERENCE.instruct_tokenizer.tokenizer.encode(text, bos=False, eos=False)
+    assert TokenCounter().tools(hard, hard.route_ids) == len(encoded) + 2

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from conditions.engine import InProcess
 from conditions.episode import Episode
 from conditions.experiment import execute
-from conditions.plan import Plan, make_plan
+from conditions.plan import WHOLE, Plan, Shard, make_plan
 from conditions.registry import make_condition
 from conditions.runner import Runner
-from conditions.store import ShardLine, ShardWriter, header_line, read_run, read_shard, shard_name
+from conditions.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name
+from conditions.store import RUN_SCHEMA_VERSION, read_run
 from gates.aggregate import World
 from gates.stamp import stamp
 from preregistration.protocol import ConditionRules, Protocol, load_protocol
@@ -280,14 +282,16 @@ def run_json(protocol: Protocol, surface: Surface, plan: Plan, identities: Mappi
     provenance = {
         "argv": ["run"], "code": "beef", "commit": "c0ffee", "dirty": False, "packages": {}, "python": "3.11.0",
     }  # fmt: skip
-    return {
-        "schema_version": 1,
+    header = {
+        "schema_version": RUN_SCHEMA_VERSION,
         "surface": "development",
-        "stamp": stamp(protocol, surface, plan, identities, provenance),
         "identities": dict(identities),
         "plan": plan.as_json(),
         "provenance": provenance,
+        "limits": {"episode_seconds": None},
+        "resumed": [],
     }
+    return {**header, "stamp": stamp(protocol, surface, plan, header)}
 
 
 def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> dict[str, Any]:
@@ -304,25 +308,24 @@ def toy_run(folder: Path, runner: Runner | None = None, surface: Surface = SURFA
     """Run the toy grid, or a part of it, into a folder; returns the world it is checked against."""
     plan = make_plan(toy_protocol(), surface, **part)
     identities = identities_of(surface, CATALOGS)
-    execute(
-        folder, run_json(toy_protocol(), surface, plan, identities), plan, runner or toy_runner(), lambda done: None
-    )
+    header = run_json(toy_protocol(), surface, plan, identities)
+    execute(folder, header, plan, InProcess(runner or toy_runner()), lambda done: None)
     return World(toy_protocol(), surface, CATALOGS, lambda run: identities)
 
 
 def read_records(folder: Path) -> list[EpisodeRecord]:
     """Every record of a run of one shard."""
-    lines = read_shard(folder / shard_name(1, 1))
+    lines = read_shard(folder / shard_name(WHOLE))
     return [line.record for line in lines if isinstance(line, ShardLine)]
 
 
 def write_records(folder: Path, records: Sequence[EpisodeRecord], **header: Any) -> None:
     """Write the shard of a run anew, with a header and a digest chain that hold."""
     run = read_run(folder)
-    path = folder / shard_name(1, 1)
+    path = folder / shard_name(WHOLE)
     path.unlink(missing_ok=True)
     told = {"identities": run["identities"], "plan": run["plan"], **header}
-    with ShardWriter(path, header_line(told["identities"], told["plan"], 1, 1)) as writer:
+    with ShardWriter(path, header_line(told["identities"], told["plan"])) as writer:
         for record in records:
             writer.append(record)
 
@@ -345,3 +348,15 @@ def position(record: EpisodeRecord, kind: type, *, last: bool = False) -> int:
     """Where the first (or last) event of a kind stands."""
     places = [n for n, event in enumerate(record.events) if isinstance(event, kind)]
     return places[-1 if last else 0]
+
+
+def write_shard(folder: Path, source: Path, under: Shard, of: Shard) -> None:
+    """Put the records of a shard of `source` under the name and header of another one, with a digest chain that holds."""
+    run = read_run(folder)
+    path = folder / shard_name(under)
+    path.unlink(missing_ok=True)
+    lines = read_shard(source / shard_name(of))
+    with ShardWriter(path, header_line(run["identities"], run["plan"], under)) as writer:
+        for line in lines:
+            if isinstance(line, ShardLine):
+                writer.append(line.record)

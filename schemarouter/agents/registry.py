@@ -9,7 +9,12 @@ from schemarouter.agents.base import Agent, Guide
 from schemarouter.errors import unknown
 from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
 
-AGENTS: dict[str, str] = {"reference": "schemarouter.agents.reference"}
+# The option by which an agent that is not deterministic is seeded.
+SEED = "seed"
+AGENTS: dict[str, str] = {
+    "fallible": "schemarouter.agents.fallible",
+    "reference": "schemarouter.agents.reference",
+}
 
 
 def _module(name: str) -> ModuleType:
@@ -28,6 +33,19 @@ def resolve(spec: Spec | str) -> Spec:
     """The full spec, defaults written out: the identity of an agent. Raises SpecError."""
     given = parse(spec) if isinstance(spec, str) else spec
     return declaration(given.name).resolve(given, given.nested)
+
+
+def takes_seed(spec: Spec | str) -> bool:
+    """Whether an agent is not deterministic and says so by taking a seed. Raises SpecError."""
+    return SEED in declaration(resolve(spec).name).options
+
+
+def seeded(spec: Spec, repeat: int) -> Spec:
+    """The full spec of an agent for one of its repeats, counted from 1: each with a seed of its own, one after the other."""
+    if repeat == 1 or SEED not in spec.arguments:
+        return spec
+    seed = int(str(spec.arguments[SEED])) + repeat - 1
+    return Spec(spec.name, spec.nested, {**spec.arguments, SEED: str(seed)})
 
 
 def build_agent(spec: Spec | str, guide: Guide) -> Agent:

@@ -35,7 +35,8 @@ def aggregate(directory: Directory, as_json: AsJson = False) -> None:
     result, _ = _aggregate(directory)
     write_aggregate(directory, result)
     if as_json:
-        print_json(result.as_json())
+        for chunk in result.chunks():
+            typer.echo(chunk, nl=False)
     else:
         print_stamp(result.run["stamp"])
         typer.echo(
@@ -45,8 +46,8 @@ def aggregate(directory: Directory, as_json: AsJson = False) -> None:
 
 def gate(directory: Directory, as_json: AsJson = False) -> None:
     """Judge a terminal run: exit 0 pass, 1 fail, 3 incomplete, altered or otherwise invalid."""
-    from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, read_bytes, write_whole
-    from gates.aggregate import write_aggregate
+    from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, write_whole
+    from gates.aggregate import same_aggregate, write_aggregate
     from gates.gate import judge
     from gates.results import keep_or_compare
     from preregistration.protocol import RESULTS
@@ -54,15 +55,14 @@ def gate(directory: Directory, as_json: AsJson = False) -> None:
 
     result, world = _aggregate(directory)
     protocol = world.protocol
-    path = directory / AGGREGATE_FILE
-    held = read_bytes(path)
-    if held is not None:
-        if held != pretty_json(result.as_json()):
-            raise InvalidRunError(
-                f"{path} is not what the shards give; it was altered, or is of other code. Delete it to go on."
-            )
-    else:
+    same = same_aggregate(directory, result)
+    if same is None:
         write_aggregate(directory, result)
+    elif not same:
+        raise InvalidRunError(
+            f"{directory / AGGREGATE_FILE} is not what the shards give; it was altered, or is of other code. "
+            "Delete it to go on."
+        )
     verdict = judge(result, protocol)
     write_whole(directory / VERDICT_FILE, pretty_json(verdict.as_json()))
     kept = keep_or_compare(RESULTS / protocol.name, result, verdict) if verdict.confirmatory else ""
@@ -79,7 +79,7 @@ def gate(directory: Directory, as_json: AsJson = False) -> None:
 def reproduce(directory: Directory) -> None:
     """Run every episode of a terminal run again, with the retriever and agent it names, and compare every record."""
     from gates.reproduce import reproduce as again
-    from schemarouter.cli.running import progress_display
+    from schemarouter.cli.progress import progress_display
 
     result, world = _aggregate(directory)
     with progress_display(None, len(result.rows)) as progress:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from conditions.store import SHARD_GLOB, ShardLine, read_shard
+from conditions.shards import SHARD_GLOB, ShardLine, read_shard
 from gates.aggregate import Aggregate
 from gates.gate import SLICED, Criterion, Verdict
 from gates.intervals import Interval

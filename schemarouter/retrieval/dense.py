@@ -85,11 +85,12 @@ class Dense:
         if not query.strip() or not self._ids:
             why = "the query is empty" if self._ids else "there are no entries"
             return Ranking((), (Stage("dense", 0, why),))
-        chosen, scores = self._search.search(self._queries.get(query), k)
+        asked = self._queries.get(query)
+        chosen, scores = self._search.search(asked.vector, k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
         notes = (silence(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
         note = "; ".join(filter(None, notes))
-        return Ranking(items, (Stage("dense", len(items), note),), self._encoder.count_tokens(query))
+        return Ranking(items, (Stage("dense", len(items), note),), asked.tokens)
 
 
 def data_identity(values: dict[str, int | float | str]) -> str:

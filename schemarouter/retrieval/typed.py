@@ -9,7 +9,7 @@ meanings; `schemarouter tune` makes the file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -24,17 +24,20 @@ from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, s
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.dense import ENCODERS, shared_encoder
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.bridge import Bridge, identity_of, shared_bridge
+from schemarouter.retrieval.evidence.bridge import identity_of, shared_bridge
 from schemarouter.retrieval.evidence.contracts import Contracts, Floats
 from schemarouter.retrieval.evidence.flow import Flow, History, phase_of
 from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
+from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.latest import Latest
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.vectors import Encoder, QueryVectors
 from schemarouter.state import MARKER, ExecutionState, parse_retrieval_query
 
 WEIGHTS_FILE = Path(__file__).with_name("typed_weights.json")
-_KEPT_QUERIES = 4096
+# The moments of an episode follow each other; a request that comes back later is read again, and not encoded again.
+_KEPT_QUERIES = 64
+_ENCODERS_AT_ONCE = 4
 DECLARATION = Declaration(
     name="typed",
     summary="contracts against the observed state, with words and meaning of the request",
@@ -94,14 +97,13 @@ class Typed:
         entries: Sequence[Entry],
         *,
         encoder: Encoder,
-        queries: QueryVectors,
-        bridge: Bridge,
+        requests: Requests,
         weights: Weights,
     ) -> None:
         ordered = sorted(entries, key=lambda entry: entry.id)
         self.ids = [entry.id for entry in ordered]
         self.contracts = Contracts(ordered)
-        self._relevance = Relevance(ordered, self.contracts, bridge, encoder, queries)
+        self._relevance = Relevance(ordered, self.contracts, encoder, requests)
         self._flow = Flow(self.contracts, self._relevance)
         self._own = weights.table("relevance", relevance.FEATURES)
         self._score = weights.table("score", flow.FEATURES)
@@ -193,7 +195,13 @@ def build_typed(entries: Sequence[Entry], *, model: str = "use-m3", weights: Wei
     """Build over entries; `weights` replaces the packaged ones."""
     encoder, queries = shared_encoder(model)
     chosen = weights or packaged_weights().views[view_of(entries)]
-    return Typed(entries, encoder=encoder, queries=queries, bridge=shared_bridge(), weights=chosen)
+    return Typed(entries, encoder=encoder, requests=_shared_requests(queries), weights=chosen)
+
+
+@lru_cache(maxsize=_ENCODERS_AT_ONCE)
+def _shared_requests(queries: QueryVectors) -> Requests:
+    """The requests that all retrievers with that encoder read."""
+    return Requests(shared_bridge(), queries)
 
 
 def data_identity(values: dict[str, int | float | str]) -> str:

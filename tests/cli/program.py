@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from conditions.store import AGGREGATE_FILE, RUN_FILE, shard_name
+from conditions.plan import WHOLE
+from conditions.shards import shard_name
+from conditions.store import AGGREGATE_FILE, RUN_FILE
 from schemarouter.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARD_FILE = shard_name(1, 1)
+SHARD_FILE = shard_name(WHOLE)
 EPISODES = 20
 SMALL = ("--retriever", "bm25", "--limit", str(EPISODES), "--display", "none")
 

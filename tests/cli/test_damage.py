@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conditions.plan import Plan
-from conditions.store import RUN_FILE, _join, header_line, next_chain
+from conditions.shards import header_line, join_line, next_chain
+from conditions.store import RUN_FILE
 from schemarouter.identity import sha256_hex
 from tests.cli.conftest import Copies
 from tests.cli.program import SHARD_FILE, SMALL, Outcome, edit_run, inside, outside, refused
@@ -63,7 +64,7 @@ DAMAGE: dict[str, tuple[Alter, tuple[str, ...]]] = {
     "run.json a list": (lambda f: (f / RUN_FILE).write_bytes(b"[1]"), (RUN_FILE, "list")),
     "run.json foreign": (lambda f: (f / RUN_FILE).write_bytes(b'{"name":"left-pad"}'), (RUN_FILE, "no run header")),
     "run.json a folder": (_folder_as(RUN_FILE), (RUN_FILE, "cannot be read")),
-    "newer": (_header(lambda r: r.__setitem__("schema_version", 99)), (RUN_FILE, "schema_version 99", "up to 1")),
+    "newer": (_header(lambda r: r.__setitem__("schema_version", 99)), (RUN_FILE, "schema_version 99", "up to 2")),
     "plan empty": (_header(lambda r: r.__setitem__("plan", {})), (RUN_FILE, "no plan")),
     "plan altered": (_header(lambda r: r["plan"].__setitem__("limit", 19)), (RUN_FILE, "contradicts itself")),
     "retriever altered": (_identity("retriever", "bm25(k1=9)"), ("not the locked thing", "retriever")),
@@ -83,7 +84,7 @@ DAMAGE: dict[str, tuple[Alter, tuple[str, ...]]] = {
     "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 1", "no canonical JSON",)),
     "header altered": (_shard(lambda x: [x[0].replace(b'"limit":20', b'"limit":21'), *x[1:]]), ("line",)),
     "shard copied": (
-        lambda f: shutil.copy(f / SHARD_FILE, f / "episodes-00002-of-00002.jsonl"), ("00002.jsonl, line 1", "of shard [1, 1]")
+        lambda f: shutil.copy(f / SHARD_FILE, f / "episodes-00002-of-00002.jsonl"), ("divided in 2 ways at once", "00002.jsonl")
     ),
     "older": (_header(lambda r: r.__setitem__("schema_version", 0)), (RUN_FILE, "schema_version 0")),
     "part added": (_header(lambda r: r.__setitem__("moon", "full")), (RUN_FILE, "moon")),
@@ -135,12 +136,12 @@ def _forged(folder: Path, plan: Plan, catalog: int) -> Path:
     """A directory whose header, shard and chain agree on a plan that the surface does not have."""
     run = json.loads((folder / RUN_FILE).read_bytes())
     lines = (folder / SHARD_FILE).read_bytes().splitlines()[1 : 1 + len(set(plan.units))]
-    header = header_line(run["identities"], plan.as_json(), 1, 1)
+    header = header_line(run["identities"], plan.as_json())
     chain, written = sha256_hex(header), [header + b"\n"]
     for line in lines:
         record = line.partition(b'"record":')[2][:-1].replace(b'"catalog":100', b'"catalog":%d' % catalog)
         chain = next_chain(chain, record)
-        written.append(_join(chain, record))
+        written.append(join_line(chain, record))
     (folder / SHARD_FILE).write_bytes(b"".join(written))
     return edit_run(folder, plan=plan.as_json())
 

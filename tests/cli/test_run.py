@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from conditions.plan import Unit
+from conditions.plan import WHOLE, Unit
 from conditions.runner import Runner
-from conditions.store import RUN_FILE, TIMING_FILE
+from conditions.shards import timing_name
+from conditions.store import RUN_FILE
 from schemarouter.cli import world
 from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies
@@ -84,9 +85,9 @@ def test_a_run_tells_counts_on_stderr_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_run_directory_holds_header_shard_and_wall_times(small: Path) -> None:
-    assert {*files(small)} == {RUN_FILE, SHARD_FILE, TIMING_FILE}
+    assert {*files(small)} == {RUN_FILE, SHARD_FILE, timing_name(WHOLE)}
     assert (small / SHARD_FILE).read_bytes().count(b"\n") == 1 + EPISODES
-    assert (small / TIMING_FILE).read_bytes().count(b"\n") == EPISODES
+    assert (small / timing_name(WHOLE)).read_bytes().count(b"\n") == EPISODES
     assert b"wall_ms" not in (small / SHARD_FILE).read_bytes()
 
 
@@ -99,7 +100,7 @@ def test_an_out_that_cannot_be_written_is_one_message(place: str, tmp_path: Path
     assert files(tmp_path) == {"a_file": b"mine"}
 
 
-@pytest.mark.parametrize("name", [RUN_FILE, SHARD_FILE, TIMING_FILE])
+@pytest.mark.parametrize("name", [RUN_FILE, SHARD_FILE, timing_name(WHOLE)])
 def test_a_folder_in_the_place_of_a_file_is_one_message(name: str, copy: Copies) -> None:
     folder = copy(lines=3)
     (folder / name).unlink()
@@ -185,7 +186,7 @@ def test_a_run_that_is_in_use_is_refused_by_run_and_counted_by_status(
         refused(outcome, 3, out, f"in use by process {os.getpid()} on host", "since 20")
     assert (counted, len(told)) == ([0, 7, EPISODES - 1], 3)
     assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
-    assert {*files(out)} == {RUN_FILE, SHARD_FILE, TIMING_FILE}
+    assert {*files(out)} == {RUN_FILE, SHARD_FILE, timing_name(WHOLE)}
 
 
 @pytest.mark.parametrize("provenance", ["x", None], ids=["text", "missing"])
@@ -251,10 +252,12 @@ def test_wall_times_that_cannot_be_written_are_one_message_and_the_run_goes_on_l
     out = tmp_path / "out"
     out.mkdir()
     (out / RUN_FILE).write_bytes((small / RUN_FILE).read_bytes())
-    (out / TIMING_FILE).symlink_to("/dev/full")
-    told = refused(inside("run", "--out", out, *SMALL), 3, TIMING_FILE, "cannot be written (No space left on device)")
-    assert told.count(TIMING_FILE) == 1
-    (out / TIMING_FILE).unlink()
+    (out / timing_name(WHOLE)).symlink_to("/dev/full")
+    told = refused(
+        inside("run", "--out", out, *SMALL), 3, timing_name(WHOLE), "cannot be written (No space left on device)"
+    )
+    assert told.count(timing_name(WHOLE)) == 1
+    (out / timing_name(WHOLE)).unlink()
     assert inside("run", "--out", out, *SMALL).code == 0
     assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
 

@@ -15,10 +15,13 @@ import pytest
 
 from conditions import registry as conditions
 from conditions.base import Condition, Exposure, shown
+from conditions.engine import InProcess
 from conditions.experiment import InfrastructureError, execute, prepare
-from conditions.plan import Plan, make_plan, plan_from_json
+from conditions.lock import lock_name
+from conditions.plan import WHOLE, Plan, make_plan, plan_from_json
 from conditions.runner import OpeningRankings, Runner
-from conditions.store import RUN_FILE, TIMING_FILE, pretty_json, shard_name
+from conditions.shards import shard_name, timing_name
+from conditions.store import RUN_FILE, pretty_json
 from gates.aggregate import aggregate
 from schemarouter.agents import registry as agents
 from schemarouter.agents.base import Action, Guide, View
@@ -44,7 +47,7 @@ from tests.toys import (
     toy_runner,
 )
 
-SHARD = shard_name(1, 1)
+SHARD = shard_name(WHOLE)
 PROTOCOL = toy_protocol()
 
 
@@ -151,11 +154,11 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes_as_an_uninterrupted_one(tm
     plan, folder = plan_of(), tmp_path / "parts"
     for count in (1, 7, 23):
         with pytest.raises(Stop):
-            execute(folder, header_of(plan), plan, toy_runner(), stopping_at(count))
+            execute(folder, header_of(plan), plan, InProcess(toy_runner()), stopping_at(count))
         data = (folder / SHARD).read_bytes()
         (folder / SHARD).write_bytes(data[: len(data) - torn])
     told: list[int] = []
-    execute(folder, header_of(plan), plan, toy_runner(), told.append)
+    execute(folder, header_of(plan), plan, InProcess(toy_runner()), told.append)
     assert (folder / SHARD).read_bytes() == (tmp_path / "whole" / SHARD).read_bytes()
     assert told == list(range(told[0], 41)) and told[0] in (22, 23)
 
@@ -173,7 +176,7 @@ def test_a_finished_run_asked_for_again_runs_nothing(tmp_path: Path) -> None:
 
 def test_wall_times_are_kept_apart_one_line_an_attempt(tmp_path: Path) -> None:
     toy_run(tmp_path / "run", limit=6)
-    lines = [orjson.loads(line) for line in (tmp_path / "run" / TIMING_FILE).read_bytes().splitlines()]
+    lines = [orjson.loads(line) for line in (tmp_path / "run" / timing_name(WHOLE)).read_bytes().splitlines()]
     assert [line["episode"] for line in lines] == [unit.episode_id for unit in plan_of(limit=6).units]
     assert b"wall" not in (tmp_path / "run" / SHARD).read_bytes()
 
@@ -184,7 +187,7 @@ def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) 
     other["identities"] = {**other["identities"], "agent": "reference(probe=false)", "surface": "f" * 64}
     other["provenance"] = {**other["provenance"], "commit": "beef", "argv": ["another", "way", "to", "say", "it"]}
     with pytest.raises(InvalidRunError) as caught:
-        execute(tmp_path / "run", other, plan_of(limit=4), toy_runner(), lambda done: None)
+        execute(tmp_path / "run", other, plan_of(limit=4), InProcess(toy_runner()), lambda done: None)
     message = str(caught.value)
     for name in ("identities.agent", "identities.surface", "plan.limit", "plan.episodes", "provenance.commit"):
         assert name in message
@@ -224,21 +227,21 @@ def test_a_second_run_of_a_directory_in_use_is_refused_and_the_first_ends_as_alo
             toy_run(folder, limit=6)
         refused.append(caught)
 
-    execute(folder, header_of(plan), plan, toy_runner(), progress)
+    execute(folder, header_of(plan), plan, InProcess(toy_runner()), progress)
     assert len(refused) == 7
     assert (folder / SHARD).read_bytes() == (tmp_path / "alone" / SHARD).read_bytes()
-    assert {item.name for item in folder.iterdir()} == {RUN_FILE, SHARD, TIMING_FILE}
+    assert {item.name for item in folder.iterdir()} == {RUN_FILE, SHARD, timing_name(WHOLE)}
 
 
 def test_what_a_killed_beginner_left_behind_counts_as_no_other_files(tmp_path: Path) -> None:
-    (tmp_path / ".lock").write_text('{"pid":1}')
+    (tmp_path / lock_name(WHOLE)).write_text('{"pid":1}')
     (tmp_path / f".{RUN_FILE}.half").write_bytes(b"{")
     toy_run(tmp_path, limit=3)
-    assert len(read_records(tmp_path)) == 3 and not (tmp_path / ".lock").exists()
+    assert len(read_records(tmp_path)) == 3 and not (tmp_path / lock_name(WHOLE)).exists()
 
 
 def test_no_lock_is_put_among_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conditions.experiment.hold", lambda folder: pytest.fail("a lock was made"))
+    monkeypatch.setattr("conditions.experiment.hold", lambda folder, shard: pytest.fail("a lock was made"))
     (tmp_path / ".lockfile").write_text("mine")
     with pytest.raises(InvalidRunError, match="holds other files"):
         toy_run(tmp_path)

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from conditions import lock
-from conditions.lock import LOCK_FILE, hold
+from conditions.lock import hold, lock_name
+from conditions.plan import WHOLE
 from schemarouter.errors import InvalidRunError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_a_held_folder_tells_by_whom_and_since_when_and_is_clean_afterwards(tmp_path: Path) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     with hold(tmp_path / "new"):
-        told = json.loads((tmp_path / "new" / LOCK_FILE).read_bytes())
+        told = json.loads((tmp_path / "new" / lock_name(WHOLE)).read_bytes())
     assert (told["pid"], told["host"]) == (os.getpid(), socket.gethostname())
     assert before <= datetime.fromisoformat(told["since"]) <= datetime.now(UTC)
     assert [*(tmp_path / "new").iterdir()] == []
@@ -58,7 +59,7 @@ def test_another_process_is_refused_until_the_first_has_ended(tmp_path: Path) ->
             InvalidRunError, match=f"in use by process {child.pid} on host .+ since 20.*--out"
         ) as caught:
             hold(tmp_path).__enter__()
-        assert str(tmp_path) in str(caught.value) and (tmp_path / LOCK_FILE).exists()
+        assert str(tmp_path) in str(caught.value) and (tmp_path / lock_name(WHOLE)).exists()
         child.communicate()
     with hold(tmp_path):
         pass
@@ -69,9 +70,9 @@ def test_a_killed_process_holds_nothing_though_its_file_stays(tmp_path: Path) ->
     with holder(tmp_path) as child:
         child.kill()
         child.wait()
-    assert (tmp_path / LOCK_FILE).exists()
+    assert (tmp_path / lock_name(WHOLE)).exists()
     with hold(tmp_path):
-        assert json.loads((tmp_path / LOCK_FILE).read_bytes())["pid"] == os.getpid()
+        assert json.loads((tmp_path / lock_name(WHOLE)).read_bytes())["pid"] == os.getpid()
     assert [*tmp_path.iterdir()] == []
 
 
@@ -86,7 +87,7 @@ def test_whatever_ends_the_block_lets_go(error: BaseException, tmp_path: Path) -
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff"], ids=repr)
 def test_a_holder_that_has_not_said_who_it_is_refuses_all_the_same(content: bytes, tmp_path: Path) -> None:
     with hold(tmp_path):
-        (tmp_path / LOCK_FILE).write_bytes(content)
+        (tmp_path / lock_name(WHOLE)).write_bytes(content)
         with pytest.raises(InvalidRunError, match="in use by another process"):
             hold(tmp_path).__enter__()
 
@@ -100,7 +101,7 @@ def test_a_file_taken_away_between_opening_and_locking_is_made_anew(
     def flock(descriptor: int, operation: int) -> None:
         if not taken:
             taken.append(True)
-            (tmp_path / LOCK_FILE).unlink()
+            (tmp_path / lock_name(WHOLE)).unlink()
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
@@ -111,9 +112,9 @@ def test_a_file_taken_away_between_opening_and_locking_is_made_anew(
 
 def test_the_lock_of_a_later_holder_is_not_taken_away(tmp_path: Path) -> None:
     with hold(tmp_path):
-        (tmp_path / LOCK_FILE).unlink()
-        (tmp_path / LOCK_FILE).write_text("another's")
-    assert (tmp_path / LOCK_FILE).read_text() == "another's"
+        (tmp_path / lock_name(WHOLE)).unlink()
+        (tmp_path / lock_name(WHOLE)).write_text("another's")
+    assert (tmp_path / lock_name(WHOLE)).read_text() == "another's"
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, None])
@@ -135,13 +136,13 @@ def test_where_flock_is_not_supported_nothing_is_refused(
 def test_a_link_in_the_place_of_the_lock_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / LOCK_FILE).symlink_to(tmp_path / "thesis.txt")
+    (tmp_path / "run" / lock_name(WHOLE)).symlink_to(tmp_path / "thesis.txt")
     with pytest.raises(InvalidRunError, match="cannot be written"):
         hold(tmp_path / "run").__enter__()
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
 def test_a_folder_in_the_place_of_the_lock_is_one_message(tmp_path: Path) -> None:
-    (tmp_path / LOCK_FILE).mkdir()
-    with pytest.raises(InvalidRunError, match=LOCK_FILE):
+    (tmp_path / lock_name(WHOLE)).mkdir()
+    with pytest.raises(InvalidRunError, match=lock_name(WHOLE)):
         hold(tmp_path).__enter__()

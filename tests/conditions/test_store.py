@@ -13,27 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditions.store import (
-    RUN_FILE,
-    RUN_SCHEMA_VERSION,
+from conditions.plan import WHOLE, Shard
+from conditions.shards import (
+    Counts,
     ShardLine,
     ShardWriter,
-    _join,
     count_episodes,
     header_line,
+    join_line,
     next_chain,
-    pretty_json,
-    read_run,
     read_shard,
     shard_name,
-    write_whole,
 )
+from conditions.store import RUN_FILE, RUN_SCHEMA_VERSION, pretty_json, read_run, write_whole
 from schemarouter.errors import InvalidRunError
 from schemarouter.identity import sha256_hex
 from schemarouter.records import Ended, EpisodeRecord, Exposed, encode
 from tests.strategies import LAWS
 
-HEADER = header_line({"surface": "s1"}, {"tasks": ["a"]}, 1, 1)
+HEADER = header_line({"surface": "s1"}, {"tasks": ["a"]})
 SHOWN = Exposed(0, "open", ("a.b",), (), False, False)
 RECORDS = [
     EpisodeRecord(1, "t-en-01", 12, "FULL", 1, (SHOWN, Ended(1, "stalled", "한 줄\u2028", ()))),
@@ -55,7 +53,7 @@ def records_of(path: Path) -> list[EpisodeRecord]:
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Path:
-    path = tmp_path / shard_name(1, 1)
+    path = tmp_path / shard_name(WHOLE)
     write(path, RECORDS)
     return path
 
@@ -78,7 +76,7 @@ def test_lines_are_split_on_line_feeds_alone(shard: Path) -> None:
 def test_a_shard_cut_at_any_byte_goes_on_to_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    path = tmp_path_factory.mktemp("cut") / shard_name(1, 1)
+    path = tmp_path_factory.mktemp("cut") / shard_name(WHOLE)
     whole = write(path, RECORDS)
     cut = data.draw(st.integers(0, len(whole)))
     path.write_bytes(whole[:cut])
@@ -97,7 +95,7 @@ def test_a_writer_knows_what_is_finished_and_how_often_each_was_tried(shard: Pat
 
 
 def test_an_attempt_that_the_machine_ended_is_not_finished(tmp_path: Path) -> None:
-    path = tmp_path / shard_name(1, 1)
+    path = tmp_path / shard_name(WHOLE)
     write(path, RECORDS[:2])
     with ShardWriter(path, HEADER) as writer:
         assert writer.finished == {"t-en-01/12/FULL"}
@@ -107,7 +105,7 @@ def test_another_runs_shard_is_refused_and_left_as_it_is(shard: Path) -> None:
     torn = shard.read_bytes() + b'{"chain":"half'
     shard.write_bytes(torn)
     with pytest.raises(InvalidRunError, match="belongs to another run"):
-        ShardWriter(shard, header_line({"surface": "s2"}, {"tasks": ["a"]}, 1, 1))
+        ShardWriter(shard, header_line({"surface": "s2"}, {"tasks": ["a"]}))
     assert shard.read_bytes() == torn, "a refused file keeps every byte"
 
 
@@ -145,7 +143,7 @@ def test_a_torn_last_line_is_refused_with_the_remedy(shard: Path) -> None:
     "content", [b"", b'{"header":', b"{}\n", b"[1]\n", b'{"header": 3}\n', b"\xff\n", b'{"header":{}}\n']
 )
 def test_a_shard_without_a_whole_header_is_refused_at_line_1(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / shard_name(1, 1)
+    path = tmp_path / shard_name(WHOLE)
     path.write_bytes(content)
     with pytest.raises(InvalidRunError, match="line 1: "):
         list(read_shard(path))
@@ -153,8 +151,8 @@ def test_a_shard_without_a_whole_header_is_refused_at_line_1(tmp_path: Path, con
 
 def test_a_newer_shard_or_run_is_refused_by_name(tmp_path: Path) -> None:
     newer = RUN_SCHEMA_VERSION + 1
-    path = tmp_path / shard_name(1, 1)
-    path.write_bytes(HEADER.replace(b'"schema_version":1', f'"schema_version":{newer}'.encode()) + b"\n")
+    path = tmp_path / shard_name(WHOLE)
+    path.write_bytes(HEADER.replace(b'"schema_version":2', f'"schema_version":{newer}'.encode()) + b"\n")
     with pytest.raises(InvalidRunError, match=f"schema_version {newer}; this program reads up to {RUN_SCHEMA_VERSION}"):
         list(read_shard(path))
     write_whole(tmp_path / RUN_FILE, pretty_json({"schema_version": newer, "identities": {}, "plan": {}}))
@@ -188,9 +186,9 @@ def test_a_line_that_is_no_record_line_is_refused_with_its_place(shard: Path) ->
 
 
 def test_a_live_run_is_counted_without_its_torn_last_line(shard: Path) -> None:
-    assert count_episodes(shard.parent) == (2, 1)
+    assert count_episodes(shard.parent) == Counts(2, 1)
     shard.write_bytes(shard.read_bytes()[:-3])
-    assert count_episodes(shard.parent) == (1, 1)
+    assert count_episodes(shard.parent) == Counts(1, 1)
 
 
 def test_a_file_is_moved_in_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -205,12 +203,12 @@ def test_a_folder_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) ->
     with pytest.raises(InvalidRunError, match="cannot be written"):
         write_whole(tmp_path / "file" / "below.json", b"")
     with pytest.raises(InvalidRunError, match="cannot be written"):
-        ShardWriter(tmp_path / "nowhere" / shard_name(1, 1), HEADER)
+        ShardWriter(tmp_path / "nowhere" / shard_name(WHOLE), HEADER)
 
 
 def test_headers_are_canonical_whatever_the_order_of_their_parts() -> None:
-    one = header_line({"a": 1, "b": 2}, {"x": 1}, 1, 2)
-    assert one == header_line({"b": 2, "a": 1}, {"x": 1}, 1, 2)
+    one = header_line({"a": 1, "b": 2}, {"x": 1}, Shard(1, 2))
+    assert one == header_line({"b": 2, "a": 1}, {"x": 1}, Shard(1, 2))
     assert orjson.loads(one)["header"]["schema_version"] == RUN_SCHEMA_VERSION
 
 
@@ -232,7 +230,7 @@ def rewritten(path: Path, header: bytes, change: Callable[[bytes], bytes] = byte
     for record in RECORDS:
         data = change(encode(record))
         chain = next_chain(chain, data)
-        lines.append(_join(chain, data))
+        lines.append(join_line(chain, data))
     path.write_bytes(b"".join(lines))
 
 
@@ -250,9 +248,9 @@ def test_a_record_that_is_written_otherwise_is_refused_though_the_chain_holds(na
 
 
 HEADERS: dict[str, tuple[bytes, bytes, str]] = {
-    "version 0": (b'"schema_version":1', b'"schema_version":0', "schema_version 0; this program reads up to 1"),
-    "version -1": (b'"schema_version":1', b'"schema_version":-1', "schema_version -1"),
-    "version true": (b'"schema_version":1', b'"schema_version":true', r"schema_version missing, unknown"),
+    "version 0": (b'"schema_version":2', b'"schema_version":0', "schema_version 0; this program reads up to 2"),
+    "version -1": (b'"schema_version":2', b'"schema_version":-1', "schema_version -1"),
+    "version true": (b'"schema_version":2', b'"schema_version":true', r"schema_version missing, unknown"),
     "no plan": (b'"plan"', b'"plam"', r"plan, plam missing, unknown"),
     "one part more": (b'"shard"', b'"sent":1,"shard"', r"sent missing, unknown"),
     "another shard": (b"[1,1]", b"[1,2]", r"the header is of shard \[1, 2\]"),
@@ -275,7 +273,7 @@ def test_a_header_that_this_program_does_not_write_is_refused_though_the_chain_h
 
 @pytest.mark.parametrize("name", [(1, 2), (2, 2), (2, 1)])
 def test_a_shard_under_another_name_is_refused(name: tuple[int, int], shard: Path) -> None:
-    other = shard.rename(shard.with_name(shard_name(*name)))
+    other = shard.rename(shard.with_name(shard_name(Shard(*name))))
     with pytest.raises(InvalidRunError, match=r"the header is of shard \[1, 1\], which is not what"):
         records_of(other)
 
@@ -288,13 +286,22 @@ PROVENANCE: dict[str, Any] = {
     "packages": {},
     "python": "3.11.0",
 }
-RUN = {"schema_version": 1, "surface": "s", "stamp": "", "identities": {}, "plan": {}, "provenance": PROVENANCE}
+RUN: dict[str, Any] = {
+    "schema_version": 2,
+    "surface": "s",
+    "stamp": "",
+    "identities": {},
+    "plan": {},
+    "provenance": PROVENANCE,
+    "limits": {},
+    "resumed": [],
+}
 
 
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ({**RUN, "schema_version": 0}, "schema_version 0; this program reads up to 1, and none below 1"),
+        ({**RUN, "schema_version": 0}, "schema_version 0; this program reads up to 2, and none below 1"),
         ({**RUN, "schema_version": -3}, "schema_version -3"),
         ({**RUN, "schema_version": True}, r"\(schema_version missing, unknown or of another type\)"),
         ({**RUN, "verdict": "pass"}, r"\(verdict missing, unknown"),
@@ -325,7 +332,7 @@ def test_a_run_json_that_this_program_does_not_write_is_refused(
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("where", ["os.fsync", "os.chmod", "os.replace", "conditions.store._write_all"])
+@pytest.mark.parametrize("where", ["os.fsync", "os.chmod", "os.replace", "conditions.store.write_all"])
 @pytest.mark.parametrize(
     ("error", "told"), [(FULL, InvalidRunError), (KeyboardInterrupt(), KeyboardInterrupt)], ids=repr
 )
@@ -362,10 +369,10 @@ class Filling:
 def test_what_a_full_disk_took_half_of_is_taken_back_and_told_once(
     room: int, tmp_path: Path, shard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "full" / shard_name(1, 1)
+    path = tmp_path / "full" / shard_name(WHOLE)
     path.parent.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr("conditions.store._write_all", Filling(room))
+        patch.setattr("conditions.durable.write_all", Filling(room))
         with pytest.raises(InvalidRunError, match=r"cannot be written \(No space left on device\)") as caught:
             write(path, RECORDS)
     assert caught.value.__context__ is None or isinstance(caught.value.__context__, OSError)
@@ -384,7 +391,7 @@ def test_what_ends_a_run_is_told_and_not_that_the_shard_could_not_be_closed(
         raise FULL
 
     monkeypatch.setattr("os.fsync", failing)
-    path = tmp_path / shard_name(1, 1)
+    path = tmp_path / shard_name(WHOLE)
     with pytest.raises(KeyError, match="first"), ShardWriter(path, HEADER):
         raise KeyError("first")
     with pytest.raises(InvalidRunError, match="what was done is kept"), ShardWriter(path, HEADER):

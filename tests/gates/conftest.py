@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conditions.engine import InProcess
 from conditions.experiment import execute
 from conditions.plan import make_plan
 from conditions.runner import Runner
@@ -58,6 +59,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Slice:
     identities = identities_of(surface, catalogs)
     folder = tmp_path_factory.mktemp("real") / "run"
     runner = Runner(protocol, surface, catalogs, retriever=parse("bm25"), agent=parse("reference"))
-    execute(folder, run_json(protocol, surface, plan, identities), plan, runner, lambda done: None)
+    execute(folder, run_json(protocol, surface, plan, identities), plan, InProcess(runner), lambda done: None)
     world = World(protocol, surface, catalogs, lambda run: identities)
     return Slice(folder, world, protocol, surface, catalogs, plan.tasks)

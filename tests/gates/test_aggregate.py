@@ -12,7 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from conditions.store import AGGREGATE_FILE, RUN_FILE, ShardWriter, header_line, pretty_json, read_run, shard_name
+from conditions.plan import WHOLE, Shard
+from conditions.shards import ShardWriter, header_line, shard_name
+from conditions.store import AGGREGATE_FILE, RUN_FILE, pretty_json, read_run
 from gates.aggregate import Aggregate, World, aggregate, write_aggregate
 from gates.measures import MEASURES
 from schemarouter.catalog import Capability, Catalog
@@ -21,7 +23,7 @@ from schemarouter.records import Ended, EpisodeRecord, Exposed, ModelTurn, Obser
 from tests.gates.conftest import Slice
 from tests.toys import edit_record, position, read_records, toy_run, with_events, write_records
 
-SHARD = shard_name(1, 1)
+SHARD = shard_name(WHOLE)
 
 
 @pytest.fixture
@@ -94,20 +96,33 @@ def test_one_doubled_episode_is_refused_with_shard_and_line(real: Slice, run: Pa
 
 def test_a_second_shard_with_the_same_episodes_is_refused(real: Slice, run: Path) -> None:
     second_shard(run, run)
-    refused(run, real.world, f"{shard_name(2, 2)}, line 2: ", "twice")
+    refused(run, real.world, "divided in 2 ways at once", SHARD, shard_name(Shard(2, 2)))
+
+
+def first_of_two(run: Path) -> None:
+    """Leave of a run the shard that would be the first of two."""
+    records, told = read_records(run), read_run(run)
+    (run / SHARD).unlink()
+    header = header_line(told["identities"], told["plan"], Shard(1, 2))
+    with ShardWriter(run / shard_name(Shard(1, 2)), header) as writer:
+        for record in records[::2]:
+            writer.append(record)
 
 
 def second_shard(run: Path, source: Path) -> None:
     """Put the first shard of a run into another one as its second."""
     told = read_run(source)
-    with ShardWriter(run / shard_name(2, 2), header_line(told["identities"], told["plan"], 2, 2)) as writer:
+    with ShardWriter(
+        run / shard_name(Shard(2, 2)), header_line(told["identities"], told["plan"], Shard(2, 2))
+    ) as writer:
         for record in read_records(source):
             writer.append(record)
 
 
 def test_a_copy_of_a_shard_under_another_name_is_refused_at_its_header(real: Slice, run: Path) -> None:
-    shutil.copy(run / SHARD, run / shard_name(2, 2))
-    refused(run, real.world, f"{shard_name(2, 2)}, line 1: the header is of shard [1, 1]")
+    first_of_two(run)
+    shutil.copy(run / shard_name(Shard(1, 2)), run / shard_name(Shard(2, 2)))
+    refused(run, real.world, f"{shard_name(Shard(2, 2))}, line 1: the header is of shard [1, 2]")
 
 
 def test_an_episode_that_is_not_in_the_grid_is_refused_with_shard_and_line(real: Slice, run: Path) -> None:
@@ -154,8 +169,9 @@ def test_lines_of_another_run_break_the_chain(real: Slice, run: Path, tmp_path: 
 
 def test_a_whole_shard_of_another_run_is_refused_at_its_header(real: Slice, run: Path, tmp_path: Path) -> None:
     toy_run(tmp_path / "toy", limit=3)
+    first_of_two(run)
     second_shard(run, tmp_path / "toy")
-    refused(run, real.world, f"{shard_name(2, 2)}, line 1: the shard's identities are not those of run.json")
+    refused(run, real.world, f"{shard_name(Shard(2, 2))}, line 1: the shard's identities are not those of run.json")
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------

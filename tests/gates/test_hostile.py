@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from conditions.engine import InProcess
 from conditions.experiment import execute
-from conditions.plan import make_plan
+from conditions.plan import WHOLE, make_plan
 from conditions.runner import Runner
-from conditions.store import shard_name
+from conditions.shards import shard_name
 from gates.aggregate import aggregate
 from gates.gate import Criterion, judge
 from schemarouter.agents.base import Action, Guide, View
@@ -26,7 +27,7 @@ from surface.environment import plausible_outputs
 from tests.gates.conftest import Slice
 from tests.toys import Broken, edit_record, identities_of, position, read_records, run_json, with_events
 
-SHARD = shard_name(1, 1)
+SHARD = shard_name(WHOLE)
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def hostile_run(
         agent_factory=lambda guide: Hostile(guide, first), policy=policy,
     )  # fmt: skip
     header = run_json(real.protocol, real.surface, plan, identities_of(real.surface, real.catalogs))
-    execute(folder, header, plan, runner, lambda done: None)
+    execute(folder, header, plan, InProcess(runner), lambda done: None)
     return judged(folder, real)
 
 

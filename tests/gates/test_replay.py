@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from conditions.base import Exposure
 from conditions.state_aware import StateAware
+from gates import replay as replaying
 from gates.measures import measure
 from gates.replay import Replay, Timeline
 from schemarouter.agents.base import Action
@@ -276,6 +277,21 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
     "arguments too deep": (edited(FULL, Called, arguments={"order_name": NESTED}), "nested deeper than 64 levels"),
     "two calls at once": (with_events(FULL, [*FULL.events[:3], FULL.events[2], *FULL.events[3:]]), "outside a model turn"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_what_is_remembered_of_true_records_lets_no_altered_one_through(what: str) -> None:
+    for record in (FULL, STATIC, WIDENED, AWARE, ORACLE):
+        replay(record)
+    refused(*CHANGED[what])
+
+
+@pytest.mark.parametrize("record", [FULL, STATIC, WIDENED, AWARE, ORACLE, BLOCKED, GHOST], ids=lambda it: it.condition)
+def test_a_record_gives_the_same_timeline_with_nothing_remembered_and_with_everything(record: EpisodeRecord) -> None:
+    for memory in (replaying._STATES, replaying._MESSAGES):
+        memory.clear()
+    first = replay(record)
+    assert replay(record) == first
 
 
 @pytest.mark.parametrize("name", CHANGED)

@@ -88,6 +88,20 @@ def test_a_batch_is_its_single_texts_to_the_bit(encoder: UseM3) -> None:
     assert UseM3().encode(SENTENCES[:3]).tobytes() == batch[:3].tobytes()
 
 
+def test_a_text_that_catalogs_share_is_encoded_once(encoder: UseM3, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    chosen = UseM3()
+
+    def watched(text: str) -> list[int]:
+        read.append(text)
+        return encoder._pieces(text)
+
+    monkeypatch.setattr(chosen, "_pieces", watched)
+    small, large = chosen.encode(SENTENCES[:2]), chosen.encode(SENTENCES[:3])
+    assert read == SENTENCES[:3]
+    assert small.tobytes() == large[:2].tobytes()
+
+
 @settings(LAWS, max_examples=30)
 @given(text=st.text(st.characters(exclude_categories=()), max_size=30))
 @example(text="a\ud800b")

@@ -97,7 +97,7 @@ def test_queries_and_passages_each_have_their_prompt(prompted: SentenceEncoder) 
     raw = prompted._model.encode(["query: lease", "passage: lease"], show_progress_bar=False)
     assert prompted.encode_queries(["lease"])[0] == pytest.approx(raw[0], abs=1e-12)
     assert prompted.encode(["lease"])[0] == pytest.approx(raw[1], abs=1e-12)
-    np.testing.assert_array_equal(QueryVectors(prompted).get("lease"), prompted.encode_queries(["lease"])[0])
+    np.testing.assert_array_equal(QueryVectors(prompted).get("lease").vector, prompted.encode_queries(["lease"])[0])
 
 
 @pytest.mark.parametrize("text", [*TEXTS, TOO_LONG, "one \n two"])

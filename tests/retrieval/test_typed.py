@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from schemarouter.catalog_views import VIEWS, viewed
 from schemarouter.retrieval.base import Entry, Ranking, Retriever, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
+from schemarouter.retrieval.evidence.bridge import shared_bridge
+from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.typed import (
     RELEVANCE_GROUPS,
     Typed,
@@ -24,6 +26,7 @@ from schemarouter.retrieval.typed import (
     read_query,
     view_of,
 )
+from schemarouter.retrieval.vectors import QueryVectors
 from schemarouter.state import MARKER, Call, ExecutionState, Observation
 from tests.retrieval.evidence.worlds import catalogs, executed
 from tests.retrieval.stubs import StubEncoder, queries
@@ -240,6 +243,18 @@ def test_the_memory_of_queries_is_bounded_and_what_falls_out_is_read_again(
     for query in ("a lamp", "b lamp", "c lamp", "a lamp"):
         assert retriever.rank(query, k=5) == toys.rank(query, k=5)
         assert len(retriever._read) <= 2
+
+
+def test_nested_catalogs_read_a_request_once() -> None:
+    encoder = StubEncoder()
+    requests = Requests(shared_bridge(), QueryVectors(encoder))
+    retrievers = [Typed(TOYS[:size], encoder=encoder, requests=requests, weights=every_weight()) for size in (3, 6)]
+    del encoder.asked[:]
+    query = "Find the Blue lamp, then send it to ORD-104"
+    rankings = [retriever.rank(query, k=9) for retriever in retrievers]
+    assert encoder.asked[0] == query
+    assert len(encoder.asked) == len(set(encoder.asked)) > 1
+    assert rankings == [typed(TOYS[:size]).rank(query, k=9) for size in (3, 6)]
 
 
 def test_each_view_has_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import io
 import os
 import pwd
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from schemarouter.retrieval.base import Entry
-from schemarouter.retrieval.vectors import QueryVectors, cache_folder, entry_vectors
+from schemarouter.retrieval.vectors import QueryVectors, entry_vectors
 from tests.retrieval.stubs import StubEncoder, dense
 from tests.strategies import LAWS
 
@@ -139,7 +141,7 @@ def test_a_folder_that_cannot_be_written_costs_time_and_nothing_else(
 ) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("x")
-    monkeypatch.setattr("schemarouter.retrieval.vectors.tempfile.NamedTemporaryFile", refuse)
+    monkeypatch.setattr("schemarouter.kept.tempfile.NamedTemporaryFile", refuse)
     for folder in (in_the_way, in_the_way / "below", tmp_path / "new"):
         for _ in range(2):
             encoder = StubEncoder()
@@ -149,7 +151,7 @@ def test_a_folder_that_cannot_be_written_costs_time_and_nothing_else(
 
 
 def test_a_write_that_fails_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemarouter.retrieval.vectors.os.replace", refuse)
+    monkeypatch.setattr("schemarouter.kept.os.replace", refuse)
     np.testing.assert_array_equal(entry_vectors(StubEncoder(), TEXTS, tmp_path), fresh(StubEncoder(), TEXTS))
     assert stored(tmp_path) == []
 
@@ -168,17 +170,6 @@ def test_a_file_is_an_npy_file_with_its_digest(tmp_path: Path, texts: list[str])
     again = entry_vectors(StubEncoder(), texts, tmp_path)
     assert again.shape == (len(texts), StubEncoder.dimensions)
     assert again.flags.writeable
-
-
-def test_the_folder_is_the_chosen_one_else_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCHEMAROUTER_CACHE", "/chosen")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert cache_folder() == Path("/chosen")
-    monkeypatch.setenv("SCHEMAROUTER_CACHE", "")
-    assert cache_folder() == Path("/xdg/schemarouter-research")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path("/home/somebody/.cache/schemarouter-research")
 
 
 def test_entry_vectors_go_to_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,20 +192,44 @@ def test_a_user_without_a_home_ranks_all_the_same(monkeypatch: pytest.MonkeyPatc
 def test_a_query_is_encoded_once_and_afterwards_read_from_memory_or_disk(tmp_path: Path) -> None:
     encoder = StubEncoder()
     vectors = QueryVectors(encoder, limit=2, folder=tmp_path)
-    for text in ("a", "b", "a", "b"):
-        np.testing.assert_array_equal(vectors.get(text), StubEncoder().encode([text])[0])
-    assert encoder.asked == ["a", "b"]
+    for text in ("a", "bb", "a", "bb"):
+        found = vectors.get(text)
+        np.testing.assert_array_equal(found.vector, StubEncoder().encode([text])[0])
+        assert found.tokens == len(text)
+    assert encoder.asked == ["a", "bb"]
     vectors.get("c")
     assert len(vectors._known) == 2
-    np.testing.assert_array_equal(vectors.get("a"), QueryVectors(encoder, folder=tmp_path).get("a"))
-    assert encoder.asked == ["a", "b", "c"]
+    np.testing.assert_array_equal(vectors.get("a").vector, QueryVectors(encoder, folder=tmp_path).get("a").vector)
+    assert encoder.asked == ["a", "bb", "c"]
+
+
+class Unloaded(StubEncoder):
+    """An encoder that must not be asked for anything but its name."""
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        raise AssertionError(f"encoded {texts}")
+
+    def count_tokens(self, text: str) -> int:
+        raise AssertionError(f"counted {text!r}")
+
+
+@LAWS
+@given(texts=st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=6))
+def test_what_an_earlier_process_read_needs_no_encoder(texts: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        first = QueryVectors(StubEncoder(), folder=Path(folder))
+        made = [first.get(text) for text in texts]
+        again = QueryVectors(Unloaded(), folder=Path(folder))
+        for text, was in zip(texts, made, strict=True):
+            assert again.get(text).vector.tobytes() == was.vector.tobytes()
+            assert again.get(text).tokens == was.tokens == len(text)
 
 
 def test_a_query_vector_of_another_encoder_or_a_torn_file_is_not_taken(tmp_path: Path) -> None:
     encoder = StubEncoder()
     QueryVectors(encoder, folder=tmp_path).get("a")
-    for path in tmp_path.rglob("*.npy"):
-        path.write_bytes(path.read_bytes()[:-1])
+    (path,) = stored(tmp_path)
+    path.write_bytes(path.read_bytes()[:-1])
     QueryVectors(encoder, folder=tmp_path).get("a")
     assert encoder.asked == ["a", "a"]
     other = StubEncoder(identity="2")
@@ -231,7 +246,7 @@ def test_a_new_file_replaces_an_old_one_in_one_step(tmp_path: Path, monkeypatch:
         assert not target.exists()
         real(source, target)
 
-    monkeypatch.setattr("schemarouter.retrieval.vectors.os.replace", watch)
+    monkeypatch.setattr("schemarouter.kept.os.replace", watch)
     entry_vectors(StubEncoder(), TEXTS, tmp_path)
     ((source, target),) = moves
     assert source.parent == target.parent

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.evidence.bridge import shared_bridge
+from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.typed import Typed, Weights
 from schemarouter.retrieval.vectors import QueryVectors
 from tests.retrieval.stubs import StubEncoder
@@ -36,6 +37,5 @@ def every_weight() -> Weights:
 def typed(entries: Sequence[Entry], weights: Weights | None = None, encoder: StubEncoder | None = None) -> Typed:
     """A typed retriever over the stub encoder."""
     chosen = encoder or StubEncoder()
-    return Typed(
-        entries, encoder=chosen, queries=QueryVectors(chosen), bridge=shared_bridge(), weights=weights or every_weight()
-    )
+    requests = Requests(shared_bridge(), QueryVectors(chosen))
+    return Typed(entries, encoder=chosen, requests=requests, weights=weights or every_weight())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter.catalog import matches_type
+from schemarouter.catalog import Capability, matches_type
 from schemarouter.state import Call, Observation
 from surface.environment import Environment, PlanGuide, plausible_outputs, same_value
 from surface.task import Task
@@ -285,3 +285,32 @@ def test_following_the_guide_completes_every_plan_with_the_scheduled_failures_al
 def test_the_guide_states_literals_with_the_contract_of_their_parameter_and_no_observed_value() -> None:
     literals = PlanGuide(world(DESTROYS).progress, CATALOG).literals()
     assert [(item.value, item.contract.semantic_id) for item in literals] == [("Blue lamp", "order.name")]
+
+
+def contract(unit: str, kind: str = "string") -> Capability:
+    field = {
+        "name": "mass",
+        "type": kind,
+        "identifier": kind == "string",
+        "example": f"{unit}-1" if kind == "string" else None,
+    }
+    told = {"provider": "lab", "operation": "weigh", "description": "", "effect": "read", "outputs": [field]}
+    return Capability.model_validate(told)
+
+
+def test_an_answer_that_was_changed_is_given_whole_again() -> None:
+    for capability in (contract("kg"), contract("kg", "array"), contract("kg", "object")):
+        first = plausible_outputs(capability, "t", {})
+        kept = repr(first)
+        held = first["mass"]
+        if isinstance(held, list):
+            held.append(1)
+        elif isinstance(held, dict):
+            held["a"] = 1
+        first["more"] = first.pop("mass")
+        assert repr(plausible_outputs(capability, "t", {})) == kept
+
+
+def test_an_answer_is_that_of_the_contract_asked_and_not_of_one_with_the_same_route() -> None:
+    one, other = (plausible_outputs(contract(unit), "t", {})["mass"] for unit in ("kg", "lb"))
+    assert one.startswith("kg-") and other.startswith("lb-")

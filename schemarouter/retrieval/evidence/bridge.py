@@ -122,7 +122,8 @@ class Bridge:
     """Translates requests into weighted English stems."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        self._lists = {p.stem: _List(read_model(p, _File, BridgeError).root) for p in _files(folder)}
+        self._unread = {p.stem: read_model(p, _File, BridgeError).root for p in _files(folder)}
+        self._lists: dict[str, _List] = {}
         self.identity = identity_of(folder)
 
     def stems(self, text: str, language: str) -> dict[str, float]:
@@ -130,7 +131,7 @@ class Bridge:
         folded = _folded(text)
         weights: dict[str, float] = {}
         for name in _LISTS.get(language, (language,)):
-            terms = self._lists.get(name)
+            terms = self._list(name)
             if terms is None:
                 continue
             found = terms.anywhere(folded) if name in _UNSPACED else terms.at_words(folded, compounds=name == "de")
@@ -139,6 +140,12 @@ class Bridge:
                 for word in term.stems:
                     weights[word] = min(_MOST, weights.get(word, 0.0) + share)
         return weights
+
+    def _list(self, name: str) -> _List | None:
+        """The terms of a language, stemmed at first use; None where there is no list."""
+        if name in self._unread:
+            self._lists[name] = _List(self._unread.pop(name))
+        return self._lists.get(name)
 
 
 @cache

@@ -7,7 +7,7 @@ dimension with a unit. Arrays of edges are sorted by entry; entries are sorted b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +69,36 @@ class Edges:
         return np.bincount(self.entry, weights=values, minlength=size).astype(np.float64)
 
 
+@dataclass(frozen=True)
+class Examples:
+    """Registered examples that are identifiers: an entry, the place of its shape in `shapes`, and of its kind.
+
+    Arrays of one length; a kind is -1 where the parameter is of no kind that any entry needs.
+    """
+
+    entry: Ints
+    what: Ints
+    kind: Ints
+    shapes: tuple[Shape, ...]
+
+    @classmethod
+    def of(cls, known: Sequence[tuple[int, Capability]], kind_place: Mapping[str, int]) -> Examples:
+        """Of the parameters of capabilities, each with the place of its entry."""
+        found: dict[Shape, int] = {}
+        rows = [
+            (
+                place,
+                found.setdefault(shape(item.example), len(found)),
+                kind_place.get(kind_of(item), -1) if item.is_identifier else -1,
+            )
+            for place, capability in known
+            for item in capability.parameters
+            if item.type == "string" and isinstance(item.example, str) and is_literal(item.example)
+        ]
+        entry, what, kind = np.asarray(rows, np.int64).reshape(-1, 3).T
+        return cls(entry, what, kind, tuple(found))
+
+
 class Contracts:
     """The contracts of `entries`, which are sorted by id; entries without a capability need and give nothing."""
 
@@ -90,7 +120,7 @@ class Contracts:
         self._identifiers(known)
         self._quantities(known)
         self._meanings(known)
-        self.shapes = _shapes(known)
+        self.examples = Examples.of(known, self.kind_place)
 
     def _identifiers(self, known: Sequence[tuple[int, Capability]]) -> None:
         counts: dict[tuple[int, str], int] = {}
@@ -180,13 +210,3 @@ class Contracts:
 def _names_a_unit(parameter: Parameter) -> bool:
     """Whether a parameter says in which unit or currency another one is given."""
     return bool(parameter.enum) and ("unit" in parameter.name or "currency" in parameter.name)
-
-
-def _shapes(known: Sequence[tuple[int, Capability]]) -> list[tuple[int, Shape, str | None]]:
-    """Entry, shape of a parameter's registered example, and the kind of identifier it is of (None for other strings)."""
-    return [
-        (place, shape(item.example), kind_of(item) if item.is_identifier else None)
-        for place, capability in known
-        for item in capability.parameters
-        if item.type == "string" and isinstance(item.example, str) and is_literal(item.example)
-    ]

@@ -8,19 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.catalog import Capability
 from schemarouter.retrieval.base import Entry
-from schemarouter.retrieval.evidence.bridge import Bridge
-from schemarouter.retrieval.evidence.clauses import clauses
 from schemarouter.retrieval.evidence.contracts import Bools, Contracts, Floats, provider_of
-from schemarouter.retrieval.evidence.literals import SURE, likeness, literals, shape
+from schemarouter.retrieval.evidence.literals import SURE, Shape, likeness
+from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.evidence.words import content_stems
-from schemarouter.retrieval.language import language_of
-from schemarouter.retrieval.vectors import Encoder, QueryVectors, entry_vectors, unread_of_entries, unread_of_query
+from schemarouter.retrieval.vectors import Encoder, entry_vectors, unread_of_entries
 
 # How often a word counts by where it stands; k1 and b of BM25 over these counts.
 _OPERATION, _PROVIDER, _DESCRIPTION, _FIELD = 3.0, 2.0, 1.0, 0.5
@@ -29,6 +28,7 @@ _PROVIDER_B = 0.75
 # A cosine this many standard deviations above the mean of all entries counts in full.
 _DEVIATIONS = 4.0
 _TINY = 1e-9
+_KEPT_TEXTS = 2**14
 # A clause of which this much is left has not been answered.
 _STILL_OPEN = 0.5
 
@@ -36,6 +36,7 @@ FEATURES: tuple[str, ...] = (
     "words_whole", "words_clause", "words_left", "meaning_whole", "meaning_clause", "meaning_left", "both_left", "first_left",
     "operation", "provider_words", "provider_meaning", "literal",
 )  # fmt: skip
+_PLACE = {name: place for place, name in enumerate(FEATURES)}
 
 
 class WeightedBM25:
@@ -45,28 +46,35 @@ class WeightedBM25:
         self.size = len(documents)
         lengths = np.asarray([sum(document.values()) for document in documents], np.float64)
         average = float(lengths.mean()) if self.size and lengths.any() else 1.0
-        rows: dict[str, list[tuple[int, float]]] = {}
+        rows: dict[str, tuple[list[int], list[float]]] = {}
         for place, document in enumerate(documents):
             for word, count in document.items():
-                rows.setdefault(word, []).append((place, count))
-        self.idf: dict[str, float] = {}
-        self._postings: dict[str, tuple[NDArray[np.int64], Floats]] = {}
-        for word, found in rows.items():
-            places = np.asarray([place for place, _ in found], np.int64)
-            counts = np.asarray([count for _, count in found], np.float64)
-            idf = math.log(1 + (self.size - len(found) + 0.5) / (len(found) + 0.5))
-            norm = _K1 * (1 - b + b * lengths[places] / average)
-            self.idf[word] = idf
-            self._postings[word] = (places, idf * counts * (_K1 + 1) / (counts + norm))
+                found = rows.setdefault(word, ([], []))
+                found[0].append(place)
+                found[1].append(count)
+        frequencies = [len(places) for places, _ in rows.values()]
+        idfs = [math.log(1 + (self.size - n + 0.5) / (n + 0.5)) for n in frequencies]
+        self.idf: dict[str, float] = dict(zip(rows, idfs, strict=True))
+        # Of all words at once, then cut apart: a word by itself has few documents.
+        all_places = np.asarray([place for places, _ in rows.values() for place in places], np.int64)
+        counts = np.asarray([count for _, found in rows.values() for count in found], np.float64)
+        norm = _K1 * (1 - b + b * lengths[all_places] / average)
+        weights = np.repeat(np.asarray(idfs, np.float64), frequencies) * counts * (_K1 + 1) / (counts + norm)
+        ends = np.cumsum(frequencies, dtype=np.int64).tolist()
+        self._postings: dict[str, tuple[NDArray[np.int64], Floats]] = {
+            word: (all_places[end - n : end], weights[end - n : end])
+            for word, n, end in zip(rows, frequencies, ends, strict=True)
+        }
 
     def scores(self, query: Mapping[str, float]) -> Floats:
         """Scores of all documents for weighted words, relative to the best; shape (size,)."""
-        total = np.zeros(self.size)
-        for word, weight in query.items():
-            posting = self._postings.get(word)
-            if posting is not None:
-                total[posting[0]] += posting[1] * weight
-        return _relative(total)
+        found = [(self._postings[word], weight) for word, weight in query.items() if word in self._postings]
+        if not found:
+            return np.zeros(self.size)
+        places = np.concatenate([posting[0] for posting, _ in found])
+        gains = np.concatenate([posting[1] * weight for posting, weight in found])
+        # Adds one after the other, in the order of the query's words.
+        return _relative(np.bincount(places, gains, self.size).astype(np.float64))
 
 
 def _relative(values: Floats) -> Floats:
@@ -82,6 +90,12 @@ def _standing_out(cosines: Floats) -> Floats:
     return standing
 
 
+@lru_cache(maxsize=_KEPT_TEXTS)
+def _stems(text: str) -> tuple[str, ...]:
+    """The stems of a text of an entry; nested catalogs share entries, and entries share fields."""
+    return tuple(content_stems(text))
+
+
 def _document(entry: Entry) -> dict[str, float]:
     """The weighted stems of an entry."""
     counts: dict[str, float] = {}
@@ -92,15 +106,15 @@ def _document(entry: Entry) -> dict[str, float]:
 
     item = entry.capability
     if item is None:
-        add(content_stems(entry.id), _OPERATION)
-        add(content_stems(entry.text), _DESCRIPTION)
+        add(_stems(entry.id), _OPERATION)
+        add(_stems(entry.text), _DESCRIPTION)
         return counts
-    add(content_stems(item.provider), _PROVIDER)
-    add(content_stems(item.operation), _OPERATION)
-    add(content_stems(item.description), _DESCRIPTION)
+    add(_stems(item.provider), _PROVIDER)
+    add(_stems(item.operation), _OPERATION)
+    add(_stems(item.description), _DESCRIPTION)
     for field in (*item.parameters, *item.outputs):
-        add(sorted({*content_stems(f"{field.name} {field.description} {field.semantic_id or ''}")}), _FIELD)
-        add([word for value in field.enum for word in content_stems(value)], _FIELD)
+        add(sorted({*_stems(f"{field.name} {field.description} {field.semantic_id or ''}")}), _FIELD)
+        add([word for value in field.enum for word in _stems(value)], _FIELD)
     return counts
 
 
@@ -132,31 +146,39 @@ class QueryEvidence:
 
     def features(self, finished: Bools) -> Floats:
         """The evidence with the clauses that `finished` entries answered counting less; shape (n, len(FEATURES))."""
-        left = np.ones((len(self.words), 1))
-        if finished.any():
-            left = 1.0 - self.cover[:, finished].max(axis=1, keepdims=True) ** 2
+        if not finished.any():
+            return self._unanswered
+        left = 1.0 - self.cover[:, finished].max(axis=1, keepdims=True) ** 2
         standing = np.flatnonzero(left[:, 0] > _STILL_OPEN)
-        first = self.cover[standing[0]] if standing.size else np.zeros(len(self.whole))
-        both = np.sqrt((left * self.words * self.meaning).max(axis=0))
+        words = left * self.words
+        table = self._unanswered.copy()
+        table[:, _PLACE["words_left"]] = words.max(axis=0)
+        table[:, _PLACE["meaning_left"]] = (left * self.meaning).max(axis=0)
+        table[:, _PLACE["both_left"]] = np.sqrt((words * self.meaning).max(axis=0))
+        table[:, _PLACE["first_left"]] = self.cover[standing[0]] if standing.size else 0.0
+        return table
+
+    @cached_property
+    def _unanswered(self) -> Floats:
+        """The evidence before anything has run, which nobody may change."""
         words, meaning, operation, provider_words, provider_meaning, literal = self.whole.T
+        most_words, most_meaning = self.words.max(axis=0), self.meaning.max(axis=0)
         columns = (
-            words, self.words.max(axis=0), (left * self.words).max(axis=0),
-            meaning, self.meaning.max(axis=0), (left * self.meaning).max(axis=0), both, first,
+            words, most_words, most_words, meaning, most_meaning, most_meaning,
+            np.sqrt((self.words * self.meaning).max(axis=0)), self.cover[0],
             operation, provider_words, provider_meaning, literal,
         )  # fmt: skip
-        return np.stack(columns, axis=1)
+        table: Floats = np.stack(columns, axis=1)
+        table.flags.writeable = False
+        return table
 
 
 class Relevance:
     """Everything that is needed to read a request over the entries of `contracts`."""
 
-    def __init__(
-        self, entries: Sequence[Entry], contracts: Contracts, bridge: Bridge, encoder: Encoder, queries: QueryVectors
-    ) -> None:
+    def __init__(self, entries: Sequence[Entry], contracts: Contracts, encoder: Encoder, requests: Requests) -> None:
         self._contracts = contracts
-        self._bridge = bridge
-        self._encoder = encoder
-        self._queries = queries
+        self._requests = requests
         documents = [_document(entry) for entry in entries]
         self._bm25 = WeightedBM25(documents, b=_B)
         providers: list[dict[str, float]] = [{} for _ in contracts.providers]
@@ -165,7 +187,7 @@ class Relevance:
             for word in document:
                 found[word] = found.get(word, 0.0) + 1.0
         self._providers = WeightedBM25(providers, b=_PROVIDER_B)
-        self._operations = [frozenset(content_stems(_operation(entry))) for entry in entries]
+        self._operations = [tuple(dict.fromkeys(_stems(_operation(entry)))) for entry in entries]
         self._idf_of_operation = [sum(self._bm25.idf[word] for word in words) for words in self._operations]
         self._operations_with: dict[str, list[int]] = {}
         for place, words in enumerate(self._operations):
@@ -176,40 +198,31 @@ class Relevance:
         self._matrix = entry_vectors(encoder, sentences).astype(np.float64)
 
     def read(self, query: str) -> QueryEvidence:
-        """Evidence of a request; the only place where anything is encoded."""
-        language = language_of(query)
-        parts = clauses(query, language) or [query]
-        wanted = self._wanted(query, language)
-        cosines = self._matrix @ np.stack([self._queries.get(text) for text in (query, *parts)]).T
+        """Evidence of a request."""
+        request = self._requests.get(query)
+        cosines = self._matrix @ request.vectors.T
         standing = _standing_out(cosines.T)
-        words = np.stack([self._bm25.scores(self._wanted(part, language)) for part in parts])
+        words = np.stack([self._bm25.scores(wanted) for wanted in request.wanted_by_clause])
         best = np.full(len(self._contracts.providers), -1.0)
         np.maximum.at(best, self._contracts.provider, cosines[:, 0])
         provider = self._contracts.provider
-        literal, kinds, has_literal = self._literals(query)
+        literal, kinds = self._literals(request.shapes)
         whole = np.stack(
             (
-                self._bm25.scores(wanted), standing[0], self._operation_share(wanted),
-                self._providers.scores(wanted)[provider], _standing_out(best)[provider], literal,
+                self._bm25.scores(request.wanted), standing[0], self._operation_share(request.wanted),
+                self._providers.scores(request.wanted)[provider], _standing_out(best)[provider], literal,
             ),
             axis=1,
         )  # fmt: skip
         cover = 0.5 * words + 0.5 * standing[1:]
         cover /= np.maximum(cover.max(axis=1, keepdims=True), _TINY)
-        tokens = sum(self._encoder.count_tokens(text) for text in (query, *parts))
         return QueryEvidence(
-            whole, words, standing[1:], cover, kinds, has_literal, tokens, unread_of_query(self._encoder, query)
+            whole, words, standing[1:], cover, kinds, bool(request.shapes), request.tokens, request.unread
         )
 
     def error_words(self, words: Mapping[str, float]) -> Floats:
         """How well each entry answers the words of an error, relative to the best."""
         return self._bm25.scores(words)
-
-    def _wanted(self, text: str, language: str) -> dict[str, float]:
-        weights = self._bridge.stems(text, language)
-        for word in content_stems(text, language):
-            weights[word] = max(weights.get(word, 0.0), 1.0)
-        return weights
 
     def _operation_share(self, wanted: Mapping[str, float]) -> Floats:
         """The share of an operation's words, by idf, that a request has."""
@@ -219,17 +232,18 @@ class Relevance:
                 found[place] += self._bm25.idf[word] / self._idf_of_operation[place]
         return found
 
-    def _literals(self, query: str) -> tuple[Floats, Floats, bool]:
-        """Likeness of the request's identifiers to each entry's examples, and to each kind of identifier."""
-        shapes = [shape(text) for text in literals(query)]
+    def _literals(self, given: Sequence[Shape]) -> tuple[Floats, Floats]:
+        """Likeness of a request's identifiers to each entry's examples, and to each kind of identifier."""
+        examples = self._contracts.examples
         by_entry = np.zeros(self._contracts.size)
         by_kind = np.zeros(len(self._contracts.kinds))
-        for place, example, kind in self._contracts.shapes if shapes else ():
-            score = max(likeness(given, example) for given in shapes)
-            by_entry[place] = max(by_entry[place], score)
-            if kind is not None and score >= SURE and kind in self._contracts.kind_place:
-                by_kind[self._contracts.kind_place[kind]] = 1.0
-        return by_entry, by_kind, bool(shapes)
+        if given and len(examples.entry):
+            scores = np.asarray([max(likeness(one, other) for one in given) for other in examples.shapes])[
+                examples.what
+            ]
+            np.maximum.at(by_entry, examples.entry, scores)
+            by_kind[examples.kind[(scores >= SURE) & (examples.kind >= 0)]] = 1.0
+        return by_entry, by_kind
 
 
 def _operation(entry: Entry) -> str:

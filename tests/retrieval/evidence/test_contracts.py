@@ -165,5 +165,5 @@ def test_entries_without_a_contract_need_and_give_nothing() -> None:
     contracts = Contracts([Entry("a.x", "mass"), Entry("plain", "order_id")])
     assert contracts.providers == ["a", "plain"]
     assert contracts.read.all() and not contracts.destructive.any()
-    assert not contracts.kinds and not contracts.quantities and not contracts.shapes
+    assert not contracts.kinds and not contracts.quantities and not contracts.examples.shapes
     assert contracts.needs.entry.size == contracts.gives.entry.size == 0

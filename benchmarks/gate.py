@@ -1,0 +1,104 @@
+"""The gate's arithmetic: a whole verdict beside a paired bootstrap written out in plain Python."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+
+from benchmarks.timing import Effort, Row, alternate, rows
+from conditions.plan import Plan
+from gates.aggregate import Aggregate
+from gates.aggregate import Row as Episode
+from gates.gate import PROGRESSIVE, STATE_AWARE, judge
+from gates.measures import BY_NAME, Figures
+from preregistration.protocol import Protocol, load_protocol
+
+_STRATA, _LANGUAGES, _TASKS, _CATALOGS = 5, 6, 6, (100, 250, 500)
+_SEED = 20260929
+
+
+def gate_rows(effort: Effort, iterations: int = 10_000) -> list[Row]:
+    """A verdict with all its intervals beside one interval of one criterion, each from `iterations` draws.
+
+    The aggregate is made up: as many tasks, cells, catalogs and conditions as the confirmatory protocol has, 2,700 episodes.
+    """
+    protocol = load_protocol("development")
+    rules = protocol.statistics.model_copy(update={"iterations": iterations, "stratify_by": "cell"})
+    protocol = protocol.model_copy(update={"statistics": rules})
+    result = made_up(protocol.conditions.names)
+    systems: dict[str, Callable[[int], object]] = {
+        "judge: six criteria, every arm and slice": lambda _: judge(result, protocol),
+        "plain Python: one interval of one criterion": lambda seed: plain_interval(result, protocol, seed),
+    }
+    times = alternate(systems, [_SEED], replace(effort, rounds=max(effort.rounds // 40, 1), burst=1))
+    note = f"{iterations:,} draws of each of two kinds; the plain one makes one kind"
+    return rows("gate over an aggregate", len(result.rows), times, notes={next(iter(systems)): note})
+
+
+def made_up(conditions: Sequence[str]) -> Aggregate:
+    """An aggregate of the confirmatory shape whose figures are drawn at random, rates with hits among events."""
+    drawn = random.Random(_SEED)
+    cells = {
+        f"made-{stratum}{language}-{number}": f"stratum_{stratum}/language_{language}"
+        for stratum in range(_STRATA)
+        for language in range(_LANGUAGES)
+        for number in range(_TASKS)
+    }
+    plan = Plan(tuple(sorted(cells)), _CATALOGS, tuple(conditions))
+    episodes = [
+        Episode(task, size, condition, _figures(drawn))
+        for task in plan.tasks
+        for size in plan.catalogs
+        for condition in plan.conditions
+    ]
+    return Aggregate({"stamp": "", "identities": {}, "provenance": {}}, plan, tuple(episodes), 0, cells)
+
+
+def _figures(drawn: random.Random) -> Figures:
+    told = {item.name: drawn.randint(0, 4) for item in fields(Figures)}
+    told |= {"episodes": 1, "passed": drawn.randint(0, 1), "missed": drawn.randint(0, 1)}
+    told |= {"schema_tokens": drawn.randint(500, 20_000), "unauthorised_destructive": 0}
+    for item in BY_NAME.values():
+        if item.rate:
+            told[item.numerator] = min(told[item.numerator], told[item.denominator])
+    return Figures(**told)
+
+
+def plain_interval(result: Aggregate, protocol: Protocol, seed: int) -> tuple[float, float]:
+    """The percentile interval of the paired difference in task pass: stratified by cell, tasks drawn with replacement."""
+    drawn = random.Random(seed)
+    by_cell: dict[str, list[str]] = {}
+    for task in sorted(result.cells):
+        by_cell.setdefault(result.cells[task], []).append(task)
+    aware, progressive = (_passes(result, name) for name in (STATE_AWARE, PROGRESSIVE))
+    differences = []
+    for _ in range(protocol.statistics.iterations):
+        sums = [0, 0, 0, 0]
+        for tasks in by_cell.values():
+            for _ in tasks:
+                task = tasks[drawn.randrange(len(tasks))]
+                for side, told in enumerate((aware, progressive)):
+                    sums[2 * side] += told[task][0]
+                    sums[2 * side + 1] += told[task][1]
+        differences.append(sums[0] / sums[1] - sums[2] / sums[3])
+    differences.sort()
+    tail = (1 - protocol.statistics.level) / 2
+    return _quantile(differences, tail), _quantile(differences, 1 - tail)
+
+
+def _passes(result: Aggregate, condition: str) -> Mapping[str, tuple[int, int]]:
+    """Passed episodes and episodes by task."""
+    told: dict[str, tuple[int, int]] = {}
+    for row in result.select(condition):
+        passed, episodes = told.get(row.task, (0, 0))
+        told[row.task] = passed + row.figures.passed, episodes + row.figures.episodes
+    return told
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear interpolation between the two nearest of sorted values."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

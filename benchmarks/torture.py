@@ -1,0 +1,172 @@
+"""``python -m benchmarks.torture``: kill a run at random moments, go on, and compare with the run that nobody disturbed.
+
+Every other time the shard is first cut back to where it was last brought to the disk, as after a power failure. A process that
+has everything loaded is forked for each run, so that a hundred runs take minutes; some are made by the command itself, with two
+worker processes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from conditions import durable
+from conditions.engine import InProcess
+from conditions.experiment import execute
+from conditions.plan import WHOLE, Plan
+from conditions.runner import Runner, Setup
+from conditions.shards import shard_name
+from conditions.work import NO_LIMITS
+from gates.aggregate import World, aggregate
+from schemarouter.cli.starting import Part, begin
+from schemarouter.cli.world import world_of_run
+
+SETUP = Setup("development", "bm25", "reference")
+TASKS = 12
+_OFFSET = struct.Struct("<q")
+# One in so many runs is made by the command itself, with worker processes.
+_BY_COMMAND = 20
+
+
+class Victim:
+    """Makes runs of one small grid in processes that can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        tasks = [task.prompt.id for task in _surface_tasks()[::7][:TASKS]]
+        started = begin(SETUP, Part(tuple(tasks), (100,), (), None, 1), NO_LIMITS, folder, exploratory=True)
+        self.header: Mapping[str, Any] = started.header
+        self.plan: Plan = started.plan
+        self.world: World = world_of_run(started.header)
+        self._runner: Runner = SETUP()
+        self._runner.prepare(100)
+        self._synced = mmap.mmap(-1, _OFFSET.size)
+        self._command = [
+            *(sys.executable, "-m", "schemarouter", "run", "--workers", "2", "--exploratory", "--display", "none"),
+            *("--retriever", SETUP.retriever, "--catalog", "100", *(x for task in tasks for x in ("--task", task))),
+        ]
+
+    def start(self, out: Path, group_seconds: float) -> int:
+        """Begin or go on with a run in a forked process; returns its id."""
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                durable.GROUP_SECONDS = group_seconds
+                self._note_syncs(out / shard_name(WHOLE))
+                execute(out, self.header, self.plan, InProcess(self._runner), lambda done: None)
+                code = 0
+            finally:
+                os._exit(code)
+        return child
+
+    def start_command(self, out: Path) -> subprocess.Popen[bytes]:
+        """Begin or go on with a run by the command."""
+        return subprocess.Popen([*self._command, "--out", str(out)], stderr=subprocess.DEVNULL)
+
+    def _note_syncs(self, shard: Path) -> None:
+        """Have this process note in shared memory up to where the shard has been brought to the disk."""
+        fsync: Callable[[Any], None] = os.fsync
+
+        def noting(descriptor: Any) -> None:
+            here = os.fstat(descriptor)
+            fsync(descriptor)
+            if shard.exists() and os.path.samestat(here, shard.stat()):
+                self._synced[:] = _OFFSET.pack(here.st_size)
+
+        setattr(os, "fsync", noting)  # noqa: B010 (a type checker allows no other way)
+
+    def forget_syncs(self) -> None:
+        """A new run has nothing on the disk."""
+        self._synced[:] = _OFFSET.pack(0)
+
+    def lose_power(self, out: Path) -> None:
+        """Cut the shard back to what had been brought to the disk."""
+        shard = out / shard_name(WHOLE)
+        if shard.exists():
+            os.truncate(shard, _OFFSET.unpack(self._synced[:])[0])
+
+    def result(self, out: Path) -> bytes:
+        """The bytes of the aggregate."""
+        return b"".join(aggregate(out, self.world).chunks())
+
+
+def _surface_tasks() -> Any:
+    from surface.loader import load_surface
+
+    return load_surface(SETUP.surface).tasks
+
+
+def ended(child: int) -> bool:
+    """Wait for a forked process; whether it ended well by itself."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def kill_once(victim: Victim, out: Path, chance: random.Random, seconds: float, *, power: bool) -> bool:
+    """Kill one run at a random moment, take what was not synced where `power` fails too, and go on to the end."""
+    victim.forget_syncs()
+    child = victim.start(out, chance.uniform(0.005, 0.1))
+    time.sleep(chance.uniform(0, seconds))
+    os.kill(child, signal.SIGKILL)
+    ended(child)
+    if power:
+        victim.lose_power(out)
+    return ended(victim.start(out, durable.GROUP_SECONDS))
+
+
+def kill_command_once(victim: Victim, out: Path, chance: random.Random, seconds: float) -> bool:
+    """The same for the command, whose worker processes are left to find out by themselves."""
+    command = victim.start_command(out)
+    time.sleep(chance.uniform(0, seconds))
+    command.kill()
+    command.wait()
+    return victim.start_command(out).wait() == 0
+
+
+def main(
+    times: Annotated[int, typer.Option(help="How many runs are killed.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Of the moments.")] = 20260929,
+) -> None:
+    """Kill runs at random moments; exit 1 unless every one of them came out as the undisturbed run."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        victim = Victim(folder / "whole")
+        start = time.monotonic()
+        if not ended(victim.start(folder / "whole", durable.GROUP_SECONDS)):
+            raise typer.Exit(1)
+        seconds = time.monotonic() - start
+        start = time.monotonic()
+        victim.start_command(folder / "command").wait()
+        command_seconds = time.monotonic() - start
+        whole, same = victim.result(folder / "whole"), 0
+        for number in range(times):
+            out = folder / str(number)
+            if number % _BY_COMMAND == 0:
+                went_on = kill_command_once(victim, out, chance, command_seconds)
+            else:
+                went_on = kill_once(victim, out, chance, seconds, power=number % 2 == 1)
+            if went_on and victim.result(out) == whole:
+                same += 1
+            else:
+                typer.echo(f"run {number} came out otherwise", err=True)
+            if (number + 1) % 20 == 0:
+                typer.echo(f"{number + 1}/{times} killed", err=True)
+    typer.echo(f"{same} of {times} runs killed at a random moment came out as the undisturbed run.")
+    if same != times:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

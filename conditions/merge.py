@@ -1,0 +1,136 @@
+"""Shards of one run that were made apart, brought together."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from conditions.experiment import differences
+from conditions.lock import hold
+from conditions.plan import Plan, Shard, plan_from_json
+from conditions.shards import ShardLine, read_shard, shard_name, shards_in, timing_name
+from conditions.store import RUN_FILE, pretty_json, read_run, write_new
+from schemarouter.errors import InvalidRunError
+
+_COMPARED = ("identities", "plan", "limits", "provenance")
+
+
+def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
+    """Bring the shards of several run directories of one run into `out`, which may hold some already; returns them all.
+
+    Raises InvalidRunError, before anything is written, for runs that are not the same, for shards that are missing, altered, in
+    two versions or of two divisions, and for episodes that stand in the wrong one.
+    """
+    sources = [*folders, out] if (out / RUN_FILE).exists() else list(folders)
+    run = _same_run(sources)
+    plan = plan_from_json(run["plan"], f"{sources[0] / RUN_FILE}")
+    chosen = _chosen(sources)
+    for shard, path in chosen.items():
+        check_shard(path, shard, run, plan)
+    if not (out / RUN_FILE).exists():
+        if out.exists() and any(out.iterdir()):
+            raise InvalidRunError(
+                f"{out} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
+            )
+        # First of all, so that a merge that is cut short is a run with some of its shards, and the same command goes on.
+        write_new(out / RUN_FILE, pretty_json(run))
+    for shard, path in chosen.items():
+        if path.parent != out:
+            with hold(out, shard):
+                _copy(path, out / path.name)
+                timing = path.with_name(timing_name(shard))
+                if timing.exists():
+                    _copy(timing, out / timing.name)
+    return list(chosen)
+
+
+def _same_run(folders: Sequence[Path]) -> dict[str, Any]:
+    """The header that all of them have; the command lines may differ."""
+    if not folders:
+        raise InvalidRunError("nothing to merge; name at least one run directory.")
+    first = read_run(folders[0])
+    for folder in folders[1:]:
+        other = read_run(folder)
+        lines = [line for part in _COMPARED for line in differences(first[part], other[part], part)]
+        lines += [
+            f"{part}: {first[part]!r} there, {other[part]!r} here"
+            for part in ("surface", "stamp", "resumed")
+            if first[part] != other[part]
+        ]
+        if lines:
+            told = "\n  ".join(lines)
+            raise InvalidRunError(f"{folder} is of another run than {folders[0]}. What differs:\n  {told}")
+    return first
+
+
+def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
+    """One file for every shard of the division."""
+    found: dict[Shard, Path] = {}
+    for folder in folders:
+        for shard in shards_in(folder):
+            path = folder / shard_name(shard)
+            if shard in found and _digest(found[shard]) != _digest(path):
+                raise InvalidRunError(
+                    f"{path} and {found[shard]} are two versions of one shard; leave out the one that is not wanted."
+                )
+            found.setdefault(shard, path)
+    counts = sorted({shard.count for shard in found})
+    if len(counts) != 1:
+        told = " and ".join(map(str, counts)) or "no"
+        raise InvalidRunError(f"the directories hold shards of {told} divisions; merge those of one division.")
+    whole = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)]
+    missing = [f"{shard.index}/{shard.count}" for shard in whole if shard not in found]
+    if missing:
+        raise InvalidRunError(
+            f"{len(missing)} of {counts[0]} shards are missing: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}."
+        )
+    return {shard: found[shard] for shard in whole}
+
+
+def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) -> None:
+    """Raise InvalidRunError where a shard's header is not its run's, its chain is broken or an episode stands in it wrongly."""
+    places = {unit.episode_id: place for place, unit in enumerate(plan.units)}
+    finished: set[str] = set()
+    for line in read_shard(path):
+        if not isinstance(line, ShardLine):
+            for part in ("identities", "plan"):
+                lines = differences(run[part], line[part], part)
+                if lines:
+                    raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
+            continue
+        name = line.record.episode_id
+        if name not in places or places[name] % shard.count != shard.index - 1:
+            raise InvalidRunError(f"{path.parent / line.place}: episode {name} does not belong into this shard.")
+        if name in finished:
+            raise InvalidRunError(f"{path.parent / line.place}: episode {name} was completed before.")
+        if not line.record.infrastructure:
+            finished.add(name)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file beside its place and move it in. Raises InvalidRunError when that cannot be done."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            beside = Path(file.name)
+        try:
+            shutil.copyfile(source, beside)
+            beside.chmod(0o644)
+            beside.replace(target)
+        finally:
+            with suppress(FileNotFoundError):
+                beside.unlink()
+    except OSError as error:
+        raise InvalidRunError(f"{error.filename or target}: cannot be copied ({error.strerror}).") from None

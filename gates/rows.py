@@ -1,0 +1,78 @@
+"""The figures of every episode of a grid, as one table of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from conditions.plan import Unit
+from gates.measures import Figures
+
+NAMES = tuple(item.name for item in fields(Figures))
+_READ = attrgetter(*NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The figures of one episode of the grid."""
+
+    task: str
+    catalog: int
+    condition: str
+    figures: Figures
+    repeat: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as an object, its figures by name."""
+        named = {"task": self.task, "catalog": self.catalog, "condition": self.condition, "repeat": self.repeat}
+        return {**named, **self.figures.as_json()}
+
+
+class Rows(Sequence[Row]):
+    """Rows in the order of their units, kept as integers: what a hundred thousand need fits in a few megabytes."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+        self._figures = np.zeros((len(units), len(NAMES)), np.int64)
+        self._filled: npt.NDArray[np.bool_] = np.zeros(len(units), np.bool_)
+
+    def put(self, place: int, figures: Figures) -> None:
+        """Take the figures of a unit in."""
+        self._figures[place] = _READ(figures)
+        self._filled[place] = True
+
+    def has(self, place: int) -> bool:
+        """Whether the figures of a unit were taken in."""
+        return bool(self._filled[place])
+
+    def missing(self) -> list[int]:
+        """Places of the units whose figures were not taken in."""
+        return [int(place) for place in np.flatnonzero(~self._filled)]
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        if isinstance(place, slice):
+            return [self[at] for at in range(*place.indices(len(self)))]
+        unit = self._units[place]
+        figures = Figures(*self._figures[place].tolist())
+        return Row(unit.task, unit.catalog, unit.condition, figures, unit.repeat)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(one == another for one, another in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,115 @@
+"""How far a run is, while it runs: counts only, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import orjson
+import typer
+
+_EVENT_SECONDS = 1.0
+_PLAIN_LINES = 10
+
+
+class Display(StrEnum):
+    """How progress is shown, on stderr."""
+
+    rich = "rich"
+    plain = "plain"
+    json = "json"
+    none = "none"
+
+
+class _Pace:
+    """Episodes a second since the run went on, and how many seconds it has still to go."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._start = time.monotonic()
+        self._before: int | None = None
+
+    def told(self, done: int) -> dict[str, float | None]:
+        """`episodes_per_second` and `seconds_left`, each None as long as nothing is known of it."""
+        if self._before is None:
+            self._before = done
+        seconds = time.monotonic() - self._start
+        pace = (done - self._before) / seconds if seconds > 0 else 0.0
+        left = (self._total - done) / pace if pace > 0 else None
+        return {"episodes_per_second": round(pace, 2) or None, "seconds_left": None if left is None else round(left, 1)}
+
+
+@contextmanager
+def progress_display(display: Display | None, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that is told how many episodes are finished: a bar on a terminal, else lines, or JSON lines."""
+    chosen = display or (Display.rich if sys.stderr.isatty() else Display.plain)
+    shown = {Display.none: _nothing, Display.plain: _lines, Display.json: _events, Display.rich: _bar}[chosen]
+    with shown(total) as show:
+        yield show
+
+
+@contextmanager
+def _nothing(total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
+
+
+@contextmanager
+def _lines(total: int) -> Iterator[Callable[[int], None]]:
+    step = max(1, total // _PLAIN_LINES)
+
+    def say(done: int) -> None:
+        if done and (done % step == 0 or done == total):
+            typer.echo(f"{done}/{total} episodes", err=True)
+
+    yield say
+
+
+@contextmanager
+def _events(total: int) -> Iterator[Callable[[int], None]]:
+    """A JSON object a line: ``start``, ``progress`` at most once a second, and ``end``, however the run ends."""
+    pace = _Pace(total)
+    latest: dict[str, Any] = {"finished": 0, "expected": total}
+    told_at = float("-inf")
+
+    def say(event: str) -> None:
+        line = orjson.dumps({"event": event, **latest}, option=orjson.OPT_SORT_KEYS)
+        typer.echo(line.decode(), err=True)
+
+    def show(done: int) -> None:
+        nonlocal latest, told_at
+        first, latest = told_at < 0, {"finished": done, "expected": total, **pace.told(done)}
+        if first or time.monotonic() - told_at >= _EVENT_SECONDS:
+            told_at = time.monotonic()
+            say("start" if first else "progress")
+
+    try:
+        yield show
+    finally:
+        say("end")
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("episodes"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[pace]}"),
+        TimeRemainingColumn(),
+    )
+    pace = _Pace(total)
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("episodes", total=total, pace="")
+
+        def show(done: int) -> None:
+            a_second = pace.told(done)["episodes_per_second"]
+            bar.update(task, completed=done, pace=f"{a_second:.1f}/s" if a_second else "")
+
+        yield show

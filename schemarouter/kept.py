@@ -1,0 +1,116 @@
+"""What was computed of a text, kept on disk: one file for everything that one thing computes, a record a text.
+
+A file's name is the hash of what computes the values, and so is the beginning of what every record's SHA-256 is over: no
+other encoder, tokenizer or version meets it. A record is appended in one write, so that processes may write at once and a
+crash loses the last one at most. What is torn or altered is computed again and not believed, and a file that cannot be read or
+written costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from schemarouter.identity import fingerprint
+
+DIGEST_BYTES = 32
+# A file that has grown beyond this goes on with the newer half of it.
+_LARGEST_BYTES = 2**25
+
+
+def cache_folder() -> Path | None:
+    """Where computed things are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder; None without a home."""
+    chosen = os.environ.get("SCHEMAROUTER_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "schemarouter-research"
+    except RuntimeError:
+        return None
+
+
+def replace_whole(path: Path, body: bytes) -> None:
+    """Write a file so that others see the old one or the new one and nothing between. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        temporary = Path(file.name)
+    try:
+        temporary.write_bytes(body)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class Kept:
+    """Values of `size` bytes by text, in memory and in a file of `folder` (the cache folder unless given).
+
+    `kind` names the file's subfolder, `identity` is everything that decides a value besides the text. Beyond `largest` bytes
+    nothing more is kept until the file is next read, which leaves the newer half.
+    """
+
+    def __init__(
+        self, kind: str, identity: object, size: int, *, folder: Path | None = None, largest: int = _LARGEST_BYTES
+    ) -> None:
+        digest = fingerprint([kind, identity, size])
+        chosen = folder or cache_folder()
+        self._path = chosen / kind / f"{digest}.log" if chosen else None
+        self._salt = bytes.fromhex(digest)
+        self._size = size
+        self._most = largest // (size + 2 * DIGEST_BYTES)
+
+    def get(self, text: str) -> bytes | None:
+        """The value of a text, or None where none is kept."""
+        return self._known.get(_key(text))
+
+    def put(self, text: str, value: bytes) -> None:
+        """Keep the value of a text, `size` bytes."""
+        if len(value) != self._size:
+            raise ValueError(f"a value is {self._size} bytes, not {len(value)}")
+        key = _key(text)
+        if key in self._known or len(self._known) >= self._most:
+            return
+        self._known[key] = value
+        if self._path:
+            with suppress(OSError):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                # Unbuffered and appending: one write, whole, wherever the file ends by then.
+                with self._path.open("ab", buffering=0) as file:
+                    file.write(self._record(key, value))
+
+    @cached_property
+    def _known(self) -> dict[bytes, bytes]:
+        try:
+            data = self._path.read_bytes() if self._path else b""
+        except OSError:
+            return {}
+        known = self._read(data)
+        if len(known) >= self._most:
+            known = dict(list(known.items())[len(known) - self._most // 2 :])
+        if self._path and len(known) * (self._size + 2 * DIGEST_BYTES) != len(data):
+            # What others append to the file meanwhile is lost, which costs them time.
+            with suppress(OSError):
+                replace_whole(self._path, b"".join(self._record(key, value) for key, value in known.items()))
+        return known
+
+    def _read(self, data: bytes) -> dict[bytes, bytes]:
+        """The whole records of a file's bytes, in their order."""
+        known = {}
+        step = self._size + 2 * DIGEST_BYTES
+        for start in range(0, len(data) - step + 1, step):
+            record = data[start : start + step]
+            key, value = record[:DIGEST_BYTES], record[DIGEST_BYTES:-DIGEST_BYTES]
+            if record == self._record(key, value):
+                known[key] = value
+        return known
+
+    def _record(self, key: bytes, value: bytes) -> bytes:
+        return key + value + hashlib.sha256(self._salt + key + value).digest()
+
+
+def _key(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,67 @@
+"""What a request says by itself, whatever is searched: its words, those of its clauses, its vectors and its identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemarouter.retrieval.evidence.bridge import Bridge
+from schemarouter.retrieval.evidence.clauses import clauses
+from schemarouter.retrieval.evidence.contracts import Floats
+from schemarouter.retrieval.evidence.literals import Shape, literals, shape
+from schemarouter.retrieval.evidence.words import content_stems
+from schemarouter.retrieval.language import language_of
+from schemarouter.retrieval.latest import Latest
+from schemarouter.retrieval.vectors import QueryVectors, unread_of_query
+
+_KEPT = 512
+
+
+@dataclass(frozen=True)
+class Request:
+    """Weighted English stems of a request (`wanted`) and of each of its clauses; the shapes of its identifiers.
+
+    `vectors` has shape (1 + clauses, dimensions), the request first. The encoder read `tokens` for it; `unread` says what it
+    did not read.
+    """
+
+    wanted: Mapping[str, float]
+    wanted_by_clause: tuple[Mapping[str, float], ...]
+    vectors: Floats
+    shapes: tuple[Shape, ...]
+    tokens: int
+    unread: str
+
+
+class Requests:
+    """Reads requests, and remembers the latest: nested catalogs are asked the same; the only place where they are encoded."""
+
+    def __init__(self, bridge: Bridge, queries: QueryVectors) -> None:
+        self._bridge = bridge
+        self._queries = queries
+        self._known: Latest[Request] = Latest(self._read, _KEPT)
+
+    def get(self, text: str) -> Request:
+        """What a request says."""
+        return self._known.get(text)
+
+    def _read(self, text: str) -> Request:
+        language = language_of(text)
+        parts = clauses(text, language) or [text]
+        encoded = [self._queries.get(piece) for piece in (text, *parts)]
+        return Request(
+            wanted=self._wanted(text, language),
+            wanted_by_clause=tuple(self._wanted(part, language) for part in parts),
+            vectors=np.stack([item.vector for item in encoded]),
+            shapes=tuple(shape(found) for found in literals(text)),
+            tokens=sum(item.tokens for item in encoded),
+            unread=unread_of_query(self._queries.encoder, text),
+        )
+
+    def _wanted(self, text: str, language: str) -> dict[str, float]:
+        weights = self._bridge.stems(text, language)
+        for word in content_stems(text, language):
+            weights[word] = max(weights.get(word, 0.0), 1.0)
+        return weights

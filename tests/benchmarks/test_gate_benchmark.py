@@ -1,0 +1,27 @@
+"""The plain bootstrap that the gate is timed beside gives the gate's interval, so that both do the same work."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.gate import gate_rows, made_up, plain_interval
+from benchmarks.timing import Effort
+from gates.gate import judge
+from preregistration.protocol import load_protocol
+
+
+def test_the_plain_bootstrap_agrees_with_the_gate_on_the_made_up_aggregate() -> None:
+    protocol = load_protocol("development")
+    rules = protocol.statistics.model_copy(update={"iterations": 1_000, "stratify_by": "cell"})
+    protocol = protocol.model_copy(update={"statistics": rules})
+    result = made_up(protocol.conditions.names)
+    assert len(result.rows) == 2_700 and len(set(result.cells.values())) == 30
+    told = judge(result, protocol).criteria[0].intervals["percentile"]
+    # Two random streams: quantiles of 1,000 draws differ by a fraction of the width of the interval.
+    assert plain_interval(result, protocol, 1) == pytest.approx((told.low, told.high), abs=0.02)
+
+
+def test_both_systems_are_measured_over_2700_episodes() -> None:
+    first, other = gate_rows(Effort(rounds=1, seconds=0.0), iterations=20)
+    assert (first.entries, other.entries) == (2_700, 2_700) and first.ratio == 1.0
+    assert first.system.startswith("judge") and other.system.startswith("plain Python") and "20 draws" in first.note

@@ -1,0 +1,223 @@
+"""Shards: made apart or together, merged in any order, they are the run that one process makes; what does not fit is refused."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from conditions.engine import InProcess
+from conditions.experiment import execute
+from conditions.lock import hold
+from conditions.merge import merge
+from conditions.plan import Plan, Shard, make_plan, parse_shard
+from conditions.shards import shard_name, timing_name
+from conditions.store import RUN_FILE, pretty_json, read_run
+from gates.aggregate import World, aggregate, write_aggregate
+from schemarouter.errors import InvalidRunError, UsageError
+from tests.toys import CATALOGS, SURFACE, identities_of, run_json, toy_protocol, toy_run, toy_runner, write_shard
+
+PLAN: Plan = make_plan(toy_protocol(), SURFACE)
+IDENTITIES = identities_of(SURFACE, CATALOGS)
+WORLD = World(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
+
+
+def fill(folder: Path, index: int, count: int, plan: Plan = PLAN) -> Path:
+    """Run one shard of the toy grid."""
+    header = run_json(toy_protocol(), SURFACE, plan, IDENTITIES)
+    execute(folder, header, plan, InProcess(toy_runner()), lambda done: None, shard=Shard(index, count))
+    return folder
+
+
+def result(folder: Path) -> bytes:
+    """The bytes of aggregate.json."""
+    write_aggregate(folder, aggregate(folder, WORLD))
+    return (folder / "aggregate.json").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    toy_run(folder)
+    return result(folder)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """Three shards, each in a directory of its own."""
+    return [fill(tmp_path / f"part{index}", index, 3) for index in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 40])
+def test_every_unit_is_in_one_shard(count: int) -> None:
+    dealt = [unit for index in range(1, count + 1) for unit in Shard(index, count).units(PLAN)]
+    assert sorted(unit.episode_id for unit in dealt) == sorted(unit.episode_id for unit in PLAN.units)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "1/0", "a/b", "1/3/2", "-1/3", "1.0/2"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="K/N"):
+        parse_shard(text)
+    assert parse_shard(" 2/4 ") == Shard(2, 4)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
+def test_shards_in_one_directory_are_the_run_of_one_process(
+    order: tuple[int, ...], tmp_path: Path, whole: bytes
+) -> None:
+    for index in order:
+        fill(tmp_path / "run", index, 3)
+    assert result(tmp_path / "run") == whole
+
+
+def test_shards_merged_in_any_order_are_the_run_of_one_process(parts: list[Path], tmp_path: Path, whole: bytes) -> None:
+    for number, order in enumerate(permutations(parts)):
+        out = tmp_path / f"merged{number}"
+        assert merge(order, out) == [Shard(1, 3), Shard(2, 3), Shard(3, 3)]
+        assert result(out) == whole
+        assert (out / timing_name(Shard(2, 3))).exists()
+
+
+def test_a_merge_that_was_cut_short_goes_on(parts: list[Path], tmp_path: Path, whole: bytes) -> None:
+    merge(parts, tmp_path / "merged")
+    (tmp_path / "merged" / shard_name(Shard(2, 3))).unlink()
+    merge(parts[1:2], tmp_path / "merged")
+    assert result(tmp_path / "merged") == whole
+
+
+def test_one_shard_given_twice_is_one(parts: list[Path], tmp_path: Path, whole: bytes) -> None:
+    merge([*parts, parts[0]], tmp_path / "merged")
+    assert result(tmp_path / "merged") == whole
+
+
+def test_a_missing_shard_is_named_by_merge_and_aggregate_alike(parts: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(InvalidRunError, match="1 of 3 shards are missing: 2/3"):
+        merge([parts[0], parts[2]], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+    shutil.copy(parts[2] / shard_name(Shard(3, 3)), parts[0])
+    with pytest.raises(
+        InvalidRunError, match=r"1 of 3 shards are missing, the first episodes-00002-of-00003\.jsonl.*2/3"
+    ):
+        aggregate(parts[0], WORLD)
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    (folder / RUN_FILE).write_bytes(pretty_json({**read_run(folder), **changes}))
+
+
+@pytest.mark.parametrize("part", ["identities", "provenance", "plan"])
+def test_runs_that_differ_are_told_line_by_line(part: str, parts: list[Path], tmp_path: Path) -> None:
+    name = {"identities": "agent", "provenance": "commit", "plan": "fingerprint"}[part]
+    rewrite(parts[1], **{part: {**read_run(parts[1])[part], name: "other"}})
+    with pytest.raises(
+        InvalidRunError, match=rf"part2 is of another run than .*part1.*\n  {part}\.{name}: .* 'other' now"
+    ):
+        merge(parts, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_the_command_line_of_a_shard_is_its_own(parts: list[Path], tmp_path: Path) -> None:
+    rewrite(parts[1], provenance={**read_run(parts[1])["provenance"], "argv": ["run", "--shard", "2/3"]})
+    assert len(merge(parts, tmp_path / "merged")) == 3
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: data.rfind(b"\n", 0, -1) + 1]
+
+
+def _doubled(data: bytes) -> bytes:
+    return data + data.splitlines(keepends=True)[-1]
+
+
+def _flipped(data: bytes) -> bytes:
+    place = data.rfind(b"completed")
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+def _torn(data: bytes) -> bytes:
+    return data[:-7]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(_doubled, "the digest chain is broken"), (_flipped, "the digest chain is broken"), (_torn, "torn")],
+)
+def test_a_damaged_shard_is_refused_before_anything_is_written(
+    change: Callable[[bytes], bytes], reason: str, parts: list[Path], tmp_path: Path
+) -> None:
+    path = parts[1] / shard_name(Shard(2, 3))
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(InvalidRunError, match=rf"episodes-00002-of-00003\.jsonl, line \d+: {reason}"):
+        merge(parts, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_two_versions_of_a_shard_are_refused(parts: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(parts[1], tmp_path / "again")
+    path = tmp_path / "again" / shard_name(Shard(2, 3))
+    path.write_bytes(_cut(path.read_bytes()))
+    with pytest.raises(InvalidRunError, match="two versions of one shard"):
+        merge([*parts, tmp_path / "again"], tmp_path / "merged")
+
+
+def test_swapped_shards_are_refused_by_their_headers(parts: list[Path], tmp_path: Path) -> None:
+    one, two = parts[0] / shard_name(Shard(1, 3)), parts[1] / shard_name(Shard(2, 3))
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    with pytest.raises(InvalidRunError, match=r"00001-of-00003\.jsonl, line 1: the header is of shard \[2, 3\]"):
+        merge(parts, tmp_path / "merged")
+
+
+def test_episodes_of_another_shard_are_refused_though_header_and_chain_hold(tmp_path: Path) -> None:
+    for index in (1, 2):
+        fill(tmp_path / "run", index, 2)
+    # The records of the second shard under the header of the first, with a chain that holds.
+    donor = fill(tmp_path / "donor", 2, 2)
+    write_shard(tmp_path / "run", donor, Shard(1, 2), Shard(2, 2))
+    with pytest.raises(InvalidRunError, match=r"00001-of-00002\.jsonl, line 2: episode .* belongs to shard 2 of 2"):
+        aggregate(tmp_path / "run", WORLD)
+
+
+def test_a_directory_is_divided_one_way_only(tmp_path: Path) -> None:
+    fill(tmp_path / "run", 1, 2)
+    with pytest.raises(InvalidRunError, match=r"divided into other shards \(episodes-00001-of-00002\.jsonl\).*1/3"):
+        fill(tmp_path / "run", 1, 3)
+
+
+def test_a_file_that_is_named_like_a_shard_and_is_none_is_refused(parts: list[Path], tmp_path: Path) -> None:
+    (parts[0] / "episodes-1-of-3.jsonl").write_text("")
+    with pytest.raises(InvalidRunError, match=r"episodes-1-of-3\.jsonl: no name of a shard"):
+        merge(parts, tmp_path / "merged")
+
+
+def test_two_processes_may_work_on_two_shards_and_not_on_one(tmp_path: Path) -> None:
+    fill(tmp_path / "run", 1, 2)
+    with hold(tmp_path / "run", Shard(1, 2)):
+        fill(tmp_path / "run", 2, 2)
+        with pytest.raises(InvalidRunError, match=r"is in use by process .*\.lock-00001-of-00002"):
+            fill(tmp_path / "run", 1, 2)
+
+
+def test_the_one_that_comes_second_takes_up_the_header_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen an empty folder; the second finds a header where it is about to put its own."""
+    fill(tmp_path / "run", 1, 2)
+    before = (tmp_path / "run" / RUN_FILE).read_bytes()
+    monkeypatch.setattr("conditions.experiment._holds_a_run", lambda folder: False)
+    fill(tmp_path / "run", 2, 2)
+    assert (tmp_path / "run" / RUN_FILE).read_bytes() == before
+    with pytest.raises(InvalidRunError, match="holds another run"):
+        fill(tmp_path / "run", 2, 2, make_plan(toy_protocol(), SURFACE, limit=3))
+
+
+def test_a_merge_into_other_files_is_refused(parts: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("")
+    with pytest.raises(InvalidRunError, match="holds other files"):
+        merge(parts, tmp_path / "mine")
+    assert [item.name for item in (tmp_path / "mine").iterdir()] == ["thesis.tex"]

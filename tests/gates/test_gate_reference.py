@@ -1,0 +1,187 @@
+"""The gate beside a plain reading of its definitions: rows picked and added up in Python, one measure drawn at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conditions.plan import Plan
+from gates.aggregate import Aggregate, Row, ratio
+from gates.bootstrap import Counts, DesignError, Floats, Integers, rao_wu_factors, resample_counts
+from gates.gate import Statistics, judge
+from gates.intervals import (
+    RAO_WU,
+    Interval,
+    difference,
+    logit_t,
+    percentile,
+    rate_difference_interval,
+    rate_interval,
+)
+from gates.measures import BY_NAME, Figures, Measure
+from gates.sums import Sums
+from tests.strategies import LAWS
+from tests.toys import SR, toy_protocol
+
+STATIC, PROGRESSIVE, AWARE = SR
+CONDITIONS = (*SR, "FULL", "ORACLE")
+NAMES = [item.name for item in fields(Figures)]
+RATES = [(item.numerator, item.denominator) for item in BY_NAME.values() if item.rate]
+SHOWN = ("task_pass", "next_required_recall", "initial_miss_recovery", "schema_tokens")
+
+
+@st.composite
+def aggregates(draw: st.DrawFn) -> Aggregate:
+    """Some tasks in some cells, two catalogs, with episodes and whole arms missing; rates have their hits among their events."""
+    tasks = tuple(f"t{n}" for n in range(draw(st.integers(1, 9))))
+    cells = {task: draw(st.sampled_from(["deep/en", "deep/ko", "flat/en", "flat/ko"])) for task in tasks}
+    random = draw(st.randoms(use_true_random=False))
+    arms = draw(st.lists(st.sampled_from(CONDITIONS), min_size=1, unique=True))
+    most = draw(st.sampled_from([0, 1, 3, 9_000]))
+    kept = draw(st.sampled_from([0.5, 1.0]))
+    rows = []
+    for task in tasks:
+        for catalog in (250, 100):
+            for arm in arms:
+                told = {name: random.randint(0, most) for name in NAMES}
+                told |= {"episodes": 1, "passed": random.randint(0, 1)}
+                for hits, events in RATES:
+                    told[hits] = min(told[hits], told[events])
+                if random.random() < kept:
+                    rows.append(Row(task, catalog, arm, Figures(**told)))
+    run = {"stamp": "", "identities": {}, "provenance": {}}
+    return Aggregate(run, Plan(tasks, (100, 250), tuple(arms)), tuple(rows), 0, cells)
+
+
+class Plain:
+    """Every interval by the functions for single measures, from sums that are made anew each time."""
+
+    def __init__(self, result: Aggregate, statistics: Statistics) -> None:
+        self.result, self.design, self.rules = result, statistics.design, statistics.rules
+        sizes, told = self.design.sizes, self.rules
+        self.counts = resample_counts(sizes, iterations=told.iterations, seed=told.seed)
+        self.fewer = resample_counts(sizes, iterations=told.iterations, seed=told.seed, draws_per_cell="n-1")
+        self.factors = rao_wu_factors(sizes)
+
+    def sums(self, rows: Sequence[Row], item: Measure) -> tuple[Integers, Integers]:
+        parts = [ratio([row for row in rows if row.task == task], item) for task in self.design.tasks]
+        return np.array([num for num, _ in parts]), np.array([den for _, den in parts])
+
+    def draws(self, pair: tuple[Integers, Integers], counts: Counts, factors: Integers | None) -> Floats:
+        weights = [1] * len(self.design.tasks) if factors is None else factors.tolist()
+        drawn = []
+        for times in counts.tolist():
+            above, below = (
+                sum(value * weight * count for value, weight, count in zip(side.tolist(), weights, times, strict=True))
+                for side in pair
+            )
+            drawn.append(above / below if below else float("nan"))
+        return np.array(drawn)
+
+    def measure(self, rows: Sequence[Row], item: Measure) -> dict[str, Interval]:
+        pair = self.sums(rows, item)
+        if not item.rate:
+            return {
+                "percentile": percentile(self.draws(pair, self.counts, None)),
+                "rao_wu": percentile(self.draws(pair, self.fewer, self.factors), method=RAO_WU),
+            }
+        return {
+            "percentile": rate_interval(*pair, self.counts),
+            "rao_wu": rate_interval(*pair, self.fewer, factors=self.factors, method=RAO_WU),
+            "logit_t": logit_t(*pair, self.design.cell_index),
+        }
+
+    def difference(self, item: Measure) -> dict[str, Interval]:
+        a, b = (self.sums(self.result.select(name), item) for name in (AWARE, PROGRESSIVE))
+        if not item.rate:
+            plain = [self.draws(pair, self.counts, None) for pair in (a, b)]
+            fewer = [self.draws(pair, self.fewer, self.factors) for pair in (a, b)]
+            return {
+                "percentile": difference(plain[0], plain[1]),
+                "rao_wu": difference(fewer[0], fewer[1], method=RAO_WU),
+            }
+        return {
+            "percentile": rate_difference_interval(a, b, self.counts),
+            "rao_wu": rate_difference_interval(a, b, self.fewer, factors=self.factors, method=RAO_WU),
+        }
+
+    def slice(self, slicing: str, group: str, condition: str) -> dict[str, Any]:
+        def within(row: Row) -> bool:
+            stratum, _, language = self.result.cells[row.task].partition("/")
+            return {"catalog": str(row.catalog), "language": language, "stratum": stratum}[slicing] == group
+
+        rows = self.result.select(condition, within)
+        inside = np.array([task in {row.task for row in rows} for task in self.design.tasks])
+        told = {}
+        for name in SHOWN[:3]:
+            num, den = self.sums(rows, BY_NAME[name])
+            above, below = ratio(rows, BY_NAME[name])
+            interval = logit_t(num[inside], den[inside], self.design.cell_index[inside])
+            value = above / below if below else None
+            told[name] = {"numerator": above, "denominator": below, "value": value, "interval": interval}
+        return told
+
+
+@settings(LAWS, max_examples=40)
+@given(aggregates(), st.sampled_from(["cell", "stratum"]))
+def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(result: Aggregate, by: str) -> None:
+    protocol = toy_protocol(20)
+    rules = protocol.statistics.model_copy(update={"iterations": 40, "stratify_by": by})
+    found = judge(result, protocol.model_copy(update={"statistics": rules}))
+    plain = Plain(result, Statistics(result.cells, rules))
+    for name in result.plan.conditions:
+        rows = result.select(name)
+        for item in BY_NAME.values():
+            above, below = ratio(rows, item)
+            expected: dict[str, Any] = {
+                "numerator": above,
+                "denominator": below,
+                "value": above / below if below else None,
+            }
+            if below and item.name in SHOWN:
+                expected["intervals"] = plain.measure(rows, item)
+            assert found.arms[name][item.name] == expected, (name, item.name)
+    for place, measure in ((0, "task_pass"), (2, "initial_miss_recovery"), (3, "schema_tokens")):
+        if not found.criteria[place].undefined:
+            assert found.criteria[place].intervals == plain.difference(BY_NAME[measure])
+    if not found.criteria[1].undefined:
+        assert found.criteria[1].intervals == plain.measure(result.select(AWARE), BY_NAME["next_required_recall"])
+    if not found.criteria[5].undefined:
+        assert found.criteria[5].intervals == plain.measure(result.rows, BY_NAME["policy_integrity"])
+    for slicing, groups in found.slices.items():
+        for group, arms in groups.items():
+            assert arms == {name: plain.slice(slicing, group, name) for name in arms}
+
+
+@given(aggregates())
+@LAWS
+def test_slices_hold_the_groups_and_arms_that_have_episodes_and_no_other(result: Aggregate) -> None:
+    protocol = toy_protocol(20)
+    rules = protocol.statistics.model_copy(update={"iterations": 2})
+    slices = judge(result, protocol.model_copy(update={"statistics": rules})).slices
+    told = {
+        (slicing, group, arm) for slicing, groups in slices.items() for group, arms in groups.items() for arm in arms
+    }
+    expected = set()
+    for row in result.rows:
+        stratum, _, language = result.cells[row.task].partition("/")
+        if row.condition in SR:
+            expected |= {
+                ("catalog", str(row.catalog), row.condition),
+                ("language", language, row.condition),
+                ("stratum", stratum, row.condition),
+            }
+    assert told == expected
+
+
+@pytest.mark.parametrize("tokens", [2**62, 2**64])
+def test_figures_whose_sums_could_overflow_are_refused(tokens: int) -> None:
+    figures = Figures(**{**dict.fromkeys(NAMES, 0), "schema_tokens": tokens})
+    with pytest.raises(DesignError, match="64 bits"):
+        Sums([Row("t", 100, AWARE, figures)] * 2, ["t"])
