@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +71,11 @@ def own_copy(call: Call) -> Call:
     if type(route) is not str:
         raise TypeError(f"a call names its route by a string, not by {type(route).__name__}")
     return Call(*orjson.loads(canonical_json([route, dict(call.arguments)])))
+
+
+def _own_observation(observation: Observation) -> Observation:
+    """The observation as plain JSON values that nobody else holds."""
+    return Observation(observation.outcome, orjson.loads(canonical_json(dict(observation.payload))))
 
 
 def unregistered(call: Call) -> Observation:
@@ -212,7 +216,7 @@ class Episode:
         observation = self._execute(call)
         self._messages += turn_messages(call, observation, self._turn)
         # What the agent is given it may change; record, condition and environment hold their own.
-        self._history.append(deepcopy(Turn(call, observation)))
+        self._history.append(Turn(own_copy(call), _own_observation(observation)))
         incomplete = self.environment.progress.incomplete
         # On record before the condition sees it: what ran, ran, even if the condition's code fails on it.
         self.events.append(Observed(self._turn, observation.outcome, observation.payload, incomplete))

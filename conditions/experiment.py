@@ -38,12 +38,15 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
     stored = read_run(folder)
     latest = {**stored, "provenance": (stored["resumed"] or [stored["provenance"]])[-1]}
     differing = {part: differences(latest[part], run[part], part) for part in _COMPARED}
+    told = {name: f"{name}: {stored[name]!r} there, {run[name]!r} now" for name in ("schema_version", "stamp")}
+    # Lines of two versions make no shard.
+    differing["schema_version"] = [told["schema_version"]] if stored["schema_version"] != run["schema_version"] else []
     if stored["stamp"] != run["stamp"] and not stored["resumed"]:
-        differing["stamp"] = [f"stamp: {stored['stamp']!r} there, {run['stamp']!r} now"]
+        differing["stamp"] = [told["stamp"]]
     lines = [line for part in differing.values() for line in part]
     if not lines:
         return
-    another = any(differing[part] for part in ("identities", "plan", "limits"))
+    another = any(differing[part] for part in ("schema_version", "identities", "plan", "limits"))
     if go_on is None or another:
         stamping = "" if another else ", or go on with --exploratory, which stamps the run"
         remedy = f"use another --out{stamping}"

@@ -22,7 +22,7 @@ from surface.loader import Surface
 _SHARD = re.compile(r"([0-9]{1,5})/([0-9]{1,5})")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """One episode of the grid."""
 

@@ -102,10 +102,37 @@ def join_line(chain: str, record: bytes) -> bytes:
     return b'{"chain":"' + chain.encode() + b'","record":' + record + b"}\n"
 
 
-def read_shard(path: Path) -> Iterator[dict[str, Any] | ShardLine]:
-    """Yield the header, then every record with its place. Raises InvalidRunError at the first line that is not right.
+@dataclass(frozen=True, slots=True)
+class RawLine:
+    """The bytes of one record of a shard, where they stand, and the chain digest up to them, which holds."""
 
-    A record or header whose bytes are not those that this program writes of it is not right: it could hold a key twice.
+    data: bytes
+    place: str
+    chain: str
+
+    def record(self) -> EpisodeRecord:
+        """The record. Raises InvalidRunError for bytes that are not those that this program writes of it.
+
+        They could hold a key twice.
+        """
+        told = decode(self.data, self.place)
+        if encode(told) != self.data:
+            raise InvalidRunError(
+                f"{self.place}: the record is no canonical JSON (sorted keys, each once, no white space)."
+            )
+        return told
+
+
+def read_shard(path: Path) -> Iterator[dict[str, Any] | ShardLine]:
+    """Yield the header, then every record with its place. Raises InvalidRunError at the first line that is not right."""
+    for line in read_lines(path):
+        yield ShardLine(line.record(), line.place, line.chain) if isinstance(line, RawLine) else line
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any] | RawLine]:
+    """Yield the header, then every record as it stands. Raises InvalidRunError for a torn line and for a broken chain.
+
+    A header whose bytes are not those that this program writes of it is not right: it could hold a key twice.
     """
     try:
         with path.open("rb") as file:
@@ -125,12 +152,7 @@ def read_shard(path: Path) -> Iterator[dict[str, Any] | ShardLine]:
                     raise InvalidRunError(
                         f"{place}: the digest chain is broken; this line or one before it was altered."
                     )
-                told = decode(record, place)
-                if encode(told) != record:
-                    raise InvalidRunError(
-                        f"{place}: the record is no canonical JSON (sorted keys, each once, no white space)."
-                    )
-                yield ShardLine(told, place, chain)
+                yield RawLine(record, place, chain)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
@@ -291,7 +313,8 @@ def count_episodes(folder: Path) -> Counts:
                 file.readline()
                 for number, line in enumerate(file, start=2):
                     if not line.endswith(b"\n"):
-                        continue
+                        # It may be whole by now: reading on would take its other half for a line.
+                        break
                     place = f"{path.name}, line {number}"
                     record = split_line(line[:-1], place)[1]
                     if _INFRASTRUCTURE in record and decode(record, place).infrastructure:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,26 @@ from typing import Any
 import orjson
 
 from conditions.plan import Plan, Shard, plan_from_json
-from conditions.shards import SHARD_GLOB, ShardLine, read_shard, shard_name, shards_in
+from conditions.shards import SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
 from conditions.store import AGGREGATE_FILE, pretty_json, read_run, write_whole
-from gates.measures import MEASURES, SR_CONDITIONS, Measure, measure
+from gates.measures import MEASURES, SR_CONDITIONS, measure
+from gates.repeats import repeats
 from gates.replay import Replay
 from gates.rows import Row as Row
 from gates.rows import Rows
 from gates.stamp import check_stamp
+from gates.sums import Sums, Table
 from preregistration.protocol import Protocol
+from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
+from schemarouter.records import EpisodeRecord, episode_id, outside
 from schemarouter.tokens import TokenCounter
 from surface.loader import Surface
 
 # Version 1 knew no repeats, and one line for every figure.
 SCHEMA_VERSION = 2
+_MOST_KNOWN = 20_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class Aggregate:
         yield (b"\n  ]" if self.rows else b"]") + after
 
     def _without_rows(self) -> dict[str, Any]:
+        sums = Sums(self.rows, self.plan.tasks)
         return {
             "schema_version": SCHEMA_VERSION,
             "stamp": self.run["stamp"],
@@ -72,24 +79,16 @@ class Aggregate:
             "plan": self.run["plan"],
             "episodes": {"counted": len(self.rows), "expected": len(self.plan.units)},
             "infrastructure_attempts": self.infrastructure_attempts,
-            "conditions": {name: condition_table(self.select(name)) for name in self.plan.conditions},
+            "conditions": {name: condition_table(sums.table(name)) for name in self.plan.conditions},
+            "repeats": repeats(Rows.of(self.rows), self.plan.tasks, self.plan),
         }
 
 
-def ratio(rows: Iterable[Row], item: Measure) -> tuple[int, int]:
-    """Numerator and denominator of a measure, as sums over rows."""
-    numerator = denominator = 0
-    for row in rows:
-        numerator += getattr(row.figures, item.numerator)
-        denominator += getattr(row.figures, item.denominator)
-    return numerator, denominator * item.scale
-
-
-def condition_table(rows: list[Row]) -> dict[str, Any]:
+def condition_table(sums: Table) -> dict[str, Any]:
     """Every measure of a condition with its sums; a ratio without denominator is null, never 0 or 1."""
     table = {}
     for item in MEASURES:
-        numerator, denominator = ratio(rows, item)
+        numerator, denominator = sums.ratio(item)
         value = numerator / denominator if denominator else None
         table[item.name] = {"numerator": numerator, "denominator": denominator, "value": value}
     return table
@@ -165,7 +164,9 @@ class _Collected:
         self._run = run
         self._world = world
         self._places = {unit.episode_id: place for place, unit in enumerate(plan.units)}
-        self._attempts: Counter[str] = Counter()
+        self._lost: Counter[str] = Counter()
+        # A replay is a function of the record and the world: what the same events gave they give again.
+        self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MOST_KNOWN)
         self._openings: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
         self._counter = TokenCounter()
         self.rows = Rows(plan.units)
@@ -173,47 +174,60 @@ class _Collected:
 
     def read(self, path: Path, shard: Shard) -> None:
         """Take every record of a shard in. Raises InvalidRunError with shard, line and reason."""
-        for line in read_shard(path):
-            if not isinstance(line, ShardLine):
+        for line in read_lines(path):
+            if not isinstance(line, RawLine):
                 _check_header(line, self._run, path.name)
                 continue
-            record, name = line.record, line.record.episode_id
-            place = self._places.get(name)
-            if place is None:
-                raise InvalidRunError(f"{line.place}: episode {name} is not in the grid of this run.")
-            if place % shard.count != shard.index - 1:
-                raise InvalidRunError(
-                    f"{line.place}: episode {name} belongs to shard {place % shard.count + 1} of {shard.count}."
-                )
-            if self.rows.has(place):
-                raise InvalidRunError(f"{line.place}: episode {name} was completed before; it stands there twice.")
-            expected = self._attempts[name] + 1
-            if record.attempt != expected:
-                raise InvalidRunError(f"{line.place}: attempt {record.attempt} of {name} where {expected} comes next.")
-            if record.infrastructure:
-                self._attempts[name] = expected
-            self._take(line, place)
+            told = outside(line.data)
+            key = None if told is None else (told[:3], hashlib.sha256(told.events).digest())
+            known = None if key is None else self._known.get(key)
+            if told is not None and known is not None:
+                name = episode_id(told.task, told.catalog, told.condition, told.repeat)
+                self.rows.copy(self._place(line.place, name, told.attempt, shard), known)
+                continue
+            record = line.record()
+            place = self._place(line.place, record.episode_id, record.attempt, shard)
+            if self._take(record, line.place, place) and key is not None:
+                self._known[key] = place
 
-    def _take(self, line: ShardLine, place: int) -> None:
-        """Replay a record and take its figures in; an attempt that the machine ended is checked alike, and only counted."""
-        record, world = line.record, self._world
+    def _place(self, where: str, name: str, attempt: int, shard: Shard) -> int:
+        """The place of an episode in the grid. Raises InvalidRunError where it does not belong to where it stands."""
+        place = self._places.get(name)
+        if place is None:
+            raise InvalidRunError(f"{where}: episode {name} is not in the grid of this run.")
+        if place % shard.count != shard.index - 1:
+            raise InvalidRunError(
+                f"{where}: episode {name} belongs to shard {place % shard.count + 1} of {shard.count}."
+            )
+        if self.rows.has(place):
+            raise InvalidRunError(f"{where}: episode {name} was completed before; it stands there twice.")
+        if attempt != self._lost[name] + 1:
+            raise InvalidRunError(f"{where}: attempt {attempt} of {name} where {self._lost[name] + 1} comes next.")
+        return place
+
+    def _take(self, record: EpisodeRecord, where: str, place: int) -> bool:
+        """Replay a record and take its figures in; an attempt that the machine ended is checked alike, and only counted.
+
+        Returns whether there were figures.
+        """
+        world = self._world
         catalog, task = world.catalogs[record.catalog], world.surface.by_id[record.task]
-        timeline = Replay(record, task, catalog, world.protocol, self._counter, line.place).run()
+        timeline = Replay(record, task, catalog, world.protocol, self._counter, where).run()
         if timeline.exposures and record.condition in SR_CONDITIONS:
-            self._same_opening(line, timeline.exposures[0].ranking)
+            self._same_opening(record, where, timeline.exposures[0].ranking)
         if record.infrastructure:
             self.infrastructure += 1
-            return
+            self._lost[record.episode_id] += 1
+            return False
         self.rows.put(place, measure(record, timeline, task.key, world.protocol.conditions))
+        return True
 
-    def _same_opening(self, line: ShardLine, ranking: tuple[str, ...]) -> None:
+    def _same_opening(self, record: EpisodeRecord, where: str, ranking: tuple[str, ...]) -> None:
         """The SR arms of a task start from one ranking, or their misses are not the same episodes."""
-        name = line.record.task, line.record.catalog
-        first, opening = self._openings.setdefault(name, (line.place, ranking))
+        name = record.task, record.catalog
+        first, opening = self._openings.setdefault(name, (where, ranking))
         if ranking != opening:
-            raise InvalidRunError(
-                f"{name[0]}/{name[1]}: the arms start from different rankings: {first}, {line.place}."
-            )
+            raise InvalidRunError(f"{name[0]}/{name[1]}: the arms start from different rankings: {first}, {where}.")
 
 
 def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:

@@ -30,6 +30,8 @@ from gates.intervals import (
     rate_percentile,
 )
 from gates.measures import BY_NAME, Measure
+from gates.repeats import repeats
+from gates.rows import Rows
 from gates.sums import Sums, Table
 from preregistration.protocol import Protocol, StatisticsRules
 
@@ -156,6 +158,7 @@ class Verdict:
     criteria: tuple[Criterion, ...]
     arms: Mapping[str, Mapping[str, Any]]
     slices: Mapping[str, Mapping[str, Any]]
+    repeats: Mapping[str, Mapping[str, Any]]
     notes: tuple[str, ...]
     provenance: Mapping[str, Any]
 
@@ -287,8 +290,8 @@ class Gate:
 
 def judge(result: Aggregate, protocol: Protocol) -> Verdict:
     """Judge an aggregate: the criteria, every arm's measures and the slices by catalog, language and stratum."""
-    # Rows that are kept as a table are made anew whenever they are asked for.
-    result = replace(result, rows=tuple(result.rows))
+    rows = Rows.of(result.rows)
+    result = replace(result, rows=rows)
     statistics = Statistics(result.cells, protocol.statistics)
     gate = Gate(result, protocol, statistics)
     criteria = gate.criteria()
@@ -299,7 +302,8 @@ def judge(result: Aggregate, protocol: Protocol) -> Verdict:
         criteria=criteria,
         arms={name: _arm(gate, name) for name in result.plan.conditions},
         slices=_slices(gate.sums, statistics, result.cells),
-        notes=(*_notes(result),),
+        repeats=repeats(rows, statistics.design.tasks, result.plan),
+        notes=(*_notes(rows, result.infrastructure_attempts),),
         provenance={
             "identities": result.run["identities"],
             "plan_fingerprint": result.plan.fingerprint,
@@ -364,22 +368,30 @@ def _slice(table: Table, statistics: Statistics) -> dict[str, Any]:
     return told
 
 
-def _notes(result: Aggregate) -> list[str]:
-    """What a reader of the table has to know: ceilings, re-run attempts, tokens over episodes that both arms pass."""
+def _notes(rows: Rows, infrastructure_attempts: int) -> list[str]:
+    """What a reader of the table has to know: re-run attempts, tokens over episodes that both arms pass."""
     notes = []
-    if result.infrastructure_attempts:
+    if infrastructure_attempts:
         notes.append(
-            f"{result.infrastructure_attempts} attempts ended for reasons of the machine; all are kept, and were run again."
+            f"{infrastructure_attempts} attempts ended for reasons of the machine; all are kept, and were run again."
         )
-    passed = {(r.task, r.catalog) for r in result.select(STATE_AWARE) if r.figures.passed}
-    both = {(r.task, r.catalog) for r in result.select(PROGRESSIVE) if r.figures.passed} & passed
+    aware, progressive = (_passed(rows, name) for name in (STATE_AWARE, PROGRESSIVE))
+    both = [(aware[episode], place) for episode, place in progressive.items() if episode in aware]
     if both:
-        means = [
-            sum(r.figures.schema_tokens for r in result.select(name) if (r.task, r.catalog) in both) / len(both)
-            for name in (STATE_AWARE, PROGRESSIVE)
-        ]
+        tokens = rows.column("schema_tokens")
+        means = [float(tokens[list(places)].sum()) / len(both) for places in zip(*both, strict=True)]
         notes.append(
             f"Tool-schema tokens over the {len(both)} episodes that both arms pass: "
             f"state-aware {means[0]:.1f}, progressive {means[1]:.1f}."
         )
     return notes
+
+
+def _passed(rows: Rows, condition: str) -> dict[tuple[str, int, int], int]:
+    """Where the episodes stand that an arm passes, by task, catalog and repeat."""
+    passed = rows.column("passed").tolist()
+    return {
+        (unit.task, unit.catalog, unit.repeat): place
+        for place, unit in enumerate(rows.units)
+        if unit.condition == condition and passed[place]
+    }

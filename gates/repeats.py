@@ -6,27 +6,28 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from conditions.plan import Plan
 from gates.measures import MEASURES
-from gates.rows import Row
+from gates.rows import Rows
 from gates.sums import Sums
 
 
-def repeats(rows: Sequence[Row], tasks: Sequence[str], conditions: Sequence[str], count: int) -> dict[str, Any]:
+def repeats(rows: Rows, tasks: Sequence[str], plan: Plan) -> dict[str, dict[str, Any]]:
     """By condition and measure the value of every repeat and their sample standard deviation; empty for a single run.
 
     A repeat in which a measure is undefined has the value None, and leaves the deviation undefined.
     """
-    if count == 1:
+    if plan.repeats == 1:
         return {}
-    by_repeat = [Sums([row for row in rows if row.repeat == number], tasks) for number in range(1, count + 1)]
-    told: dict[str, Any] = {}
-    for condition in conditions:
+    by_repeat = [Sums(part, tasks) for part in rows.by_repeat(plan.repeats)]
+    told: dict[str, dict[str, Any]] = {}
+    for condition in plan.conditions:
         tables = [sums.table(condition) for sums in by_repeat]
         told[condition] = {}
         for item in MEASURES:
             ratios = [table.ratio(item) for table in tables]
             values = [numerator / denominator if denominator else None for numerator, denominator in ratios]
             defined = [value for value in values if value is not None]
-            spread = statistics.stdev(defined) if len(defined) == count else None
+            spread = statistics.stdev(defined) if len(defined) == plan.repeats else None
             told[condition][item.name] = {"values": values, "spread": spread}
     return told

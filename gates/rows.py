@@ -14,6 +14,7 @@ from conditions.plan import Unit
 from gates.measures import Figures
 
 NAMES = tuple(item.name for item in fields(Figures))
+COLUMN = {name: place for place, name in enumerate(NAMES)}
 _READ = attrgetter(*NAMES)
 
 
@@ -37,13 +38,42 @@ class Rows(Sequence[Row]):
     """Rows in the order of their units, kept as integers: what a hundred thousand need fits in a few megabytes."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
-        self._units = units
-        self._figures = np.zeros((len(units), len(NAMES)), np.int64)
+        self.units = units
+        self.table: npt.NDArray[np.int64] = np.zeros((len(units), len(NAMES)), np.int64)
         self._filled: npt.NDArray[np.bool_] = np.zeros(len(units), np.bool_)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Rows:
+        """Any rows as a table; a table as it is. Raises OverflowError for figures beyond 64 bits."""
+        if isinstance(rows, Rows):
+            return rows
+        made = cls([Unit(row.task, row.catalog, row.condition, row.repeat) for row in rows])
+        for place, row in enumerate(rows):
+            made.put(place, row.figures)
+        return made
+
+    def by_repeat(self, count: int) -> list[Rows]:
+        """The rows of each repeat, from the first to the last of `count`."""
+        numbers = np.array([unit.repeat for unit in self.units])
+        return [self._of_places(np.flatnonzero(numbers == number)) for number in range(1, count + 1)]
+
+    def _of_places(self, places: npt.NDArray[np.intp]) -> Rows:
+        made = Rows([self.units[place] for place in places])
+        made.table, made._filled = self.table[places], self._filled[places]
+        return made
+
+    def column(self, name: str) -> npt.NDArray[np.int64]:
+        """One figure of every unit, shape (n,)."""
+        return self.table[:, COLUMN[name]]
 
     def put(self, place: int, figures: Figures) -> None:
         """Take the figures of a unit in."""
-        self._figures[place] = _READ(figures)
+        self.table[place] = _READ(figures)
+        self._filled[place] = True
+
+    def copy(self, place: int, other: int) -> None:
+        """Take the figures of another unit in for this one."""
+        self.table[place] = self.table[other]
         self._filled[place] = True
 
     def has(self, place: int) -> bool:
@@ -55,7 +85,7 @@ class Rows(Sequence[Row]):
         return [int(place) for place in np.flatnonzero(~self._filled)]
 
     def __len__(self) -> int:
-        return len(self._units)
+        return len(self.units)
 
     @overload
     def __getitem__(self, place: int) -> Row: ...
@@ -66,8 +96,8 @@ class Rows(Sequence[Row]):
     def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
         if isinstance(place, slice):
             return [self[at] for at in range(*place.indices(len(self)))]
-        unit = self._units[place]
-        figures = Figures(*self._figures[place].tolist())
+        unit = self.units[place]
+        figures = Figures(*self.table[place].tolist())
         return Row(unit.task, unit.catalog, unit.condition, figures, unit.repeat)
 
     def __eq__(self, other: object) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -12,10 +11,8 @@ import numpy.typing as npt
 
 from gates.bootstrap import DesignError, Integers, magnitude
 from gates.measures import MEASURES, Measure
-from gates.rows import NAMES, Row
+from gates.rows import COLUMN, NAMES, Row, Rows
 
-_COLUMN = {name: place for place, name in enumerate(NAMES)}
-_READ = attrgetter(*NAMES)
 Name = TypeVar("Name")
 
 
@@ -28,7 +25,7 @@ class Table:
 
     def pair(self, item: Measure) -> tuple[Integers, Integers]:
         """Per-task numerator and denominator of a measure, (n_tasks,) int64 each; 0 of 0 for a task without episodes."""
-        return self.values[:, _COLUMN[item.numerator]], self.values[:, _COLUMN[item.denominator]] * item.scale
+        return self.values[:, COLUMN[item.numerator]], self.values[:, COLUMN[item.denominator]] * item.scale
 
     def ratio(self, item: Measure) -> tuple[int, int]:
         """Numerator and denominator of a measure over all tasks."""
@@ -48,20 +45,22 @@ class Sums:
     """
 
     def __init__(self, rows: Sequence[Row], tasks: Sequence[str]) -> None:
-        self.conditions = _places(row.condition for row in rows)
-        self.catalogs = _places(row.catalog for row in rows)
+        table = _table(rows)
+        units = table.units
+        self.conditions = _places(unit.condition for unit in units)
+        self.catalogs = _places(unit.catalog for unit in units)
         place = _places(tasks)
         shape = (len(self.conditions), len(self.catalogs), len(tasks))
         at = tuple(
             np.array(column, dtype=np.int64)
             for column in (
-                [self.conditions[row.condition] for row in rows],
-                [self.catalogs[row.catalog] for row in rows],
-                [place[row.task] for row in rows],
+                [self.conditions[unit.condition] for unit in units],
+                [self.catalogs[unit.catalog] for unit in units],
+                [place[unit.task] for unit in units],
             )
         )
         self._values = np.zeros((*shape, len(NAMES)), dtype=np.int64)
-        np.add.at(self._values, at, _figures(rows))
+        np.add.at(self._values, at, table.table)
         self._present = np.zeros(shape, dtype=np.bool_)
         self._present[at] = True
 
@@ -83,13 +82,13 @@ def _chosen(places: Mapping[Name, int], name: Name | None) -> list[int]:
     return [places[name]] if name in places else []
 
 
-def _figures(rows: Sequence[Row]) -> Integers:
-    """The figures of each row, (n_rows, n_figures) int64, such that no sum of rows and no scale can overflow."""
+def _table(rows: Sequence[Row]) -> Rows:
+    """The rows as a table of integers, such that no sum of rows and no scale can overflow."""
     try:
-        told = np.array([_READ(row.figures) for row in rows], dtype=np.int64).reshape(len(rows), len(NAMES))
+        table = Rows.of(rows)
     except OverflowError:
         raise DesignError("figures beyond 64 bits; they cannot be added up.") from None
-    most = magnitude(told)
+    most = magnitude(table.table)
     if most * len(rows) * max(item.scale for item in MEASURES) >= 2**63:
         raise DesignError(f"figures up to {most} in {len(rows)} episodes; their sums could pass 64 bits.")
-    return told
+    return table

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import orjson
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
@@ -152,6 +153,14 @@ _FIELDS = {
 }
 
 
+_NUMBER, _NAME = rb"([1-9][0-9]{0,17})", rb'"([A-Za-z0-9_.-]+)"'
+_SHAPE = re.compile(
+    rb'\{"attempt":%b,"catalog":%b,"condition":%b,"events":(\[.*\]),"repeat":%b,"schema_version":%d,"task":%b\}'
+    % (_NUMBER, _NUMBER, _NAME, _NUMBER, SCHEMA_VERSION, _NAME),
+    re.DOTALL,
+)
+
+
 def _plain(items: Iterable[EpisodeRecord | Event]) -> list[dict[str, Any]]:
     """Each as a dict whose keys are in order."""
     return [dict(zip(names, values(item), strict=False)) for item in items for names, values in (_FIELDS[type(item)],)]
@@ -166,6 +175,29 @@ def encode(record: EpisodeRecord) -> bytes:
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
+class Outside(NamedTuple):
+    """What a record says besides its events, and the bytes of these."""
+
+    task: str
+    catalog: int
+    condition: str
+    repeat: int
+    attempt: int
+    events: bytes
+
+
+def outside(data: bytes) -> Outside | None:
+    """Take canonical bytes of a record apart without reading its events; None for bytes of any other shape.
+
+    Where the events are those of a record that was read, so is the whole: there is one way only to write the rest.
+    """
+    found = _SHAPE.fullmatch(data)
+    if found is None:
+        return None
+    attempt, catalog, condition, events, repeat, task = found.groups()
+    return Outside(task.decode(), int(catalog), condition.decode(), int(repeat), int(attempt), events)
+
+
 def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
     """Read a record. Raises InvalidRunError naming `place` and everything wrong there; a newer version is refused by name."""
     try:
@@ -176,7 +208,9 @@ def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
                 f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}."
             )
         if isinstance(raw, Mapping) and ("repeat" in raw) is (version == 1):
-            raise InvalidRunError(f"{place}: a record of schema_version {version!r} with{'' if version == 1 else 'out'} repeat.")
+            raise InvalidRunError(
+                f"{place}: a record of schema_version {version!r} with{'' if version == 1 else 'out'} repeat."
+            )
         return _ADAPTER.validate_python(raw)
     except orjson.JSONDecodeError as error:
         raise InvalidRunError(f"{place}: not JSON ({error}).") from None

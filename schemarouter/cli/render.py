@@ -12,7 +12,7 @@ from conditions.shards import SHARD_GLOB, ShardLine, read_shard
 from gates.aggregate import Aggregate
 from gates.gate import SLICED, Criterion, Verdict
 from gates.intervals import Interval
-from gates.measures import BY_NAME, SR_CONDITIONS
+from gates.measures import BY_NAME, SR_CONDITIONS, Measure
 from schemarouter.cli.common import console as make_console
 from schemarouter.cli.world import world_of_run
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed
@@ -92,7 +92,21 @@ def _arms(verdict: Verdict) -> Table:
                 text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.percent)
             cells.append(text)
         table.add_row(measure.title, *cells)
+        if verdict.repeats:
+            table.add_row("    run-to-run spread", *_spreads(verdict, measure))
     return table
+
+
+def _spreads(verdict: Verdict, measure: Measure) -> list[str]:
+    """The standard deviation of a measure over the repeats of the run, a cell for each condition."""
+    cells = []
+    for name in verdict.arms:
+        if measure.ranked_only and name not in SR_CONDITIONS:
+            cells.append("–")
+            continue
+        told = verdict.repeats[name][measure.name]
+        cells.append(f"SD {number(told['spread'], rate=measure.percent)} of {len(told['values'])} runs")
+    return cells
 
 
 def _slices(verdict: Verdict, name: str) -> Table:

@@ -30,7 +30,7 @@ def run(
     shard: Annotated[
         str, typer.Option(help="K/N: every N-th episode from the K-th on, as a shard of its own.")
     ] = "1/1",
-    workers: Annotated[int, typer.Option(help="Processes on this machine.", min=1)] = 1,
+    workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 1,
     engine: Annotated[EngineName, typer.Option(help="Who runs the episodes.")] = EngineName.local,
     address: Annotated[str, typer.Option(help="Ray cluster to join; a local one is started unless given.")] = "",
     episode_seconds: Annotated[

@@ -126,7 +126,9 @@ def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
 
 
 def make_engine(name: EngineName, setup: Setup, workers: int, limits: Limits, address: str) -> Engine:
-    """Who does the work. Raises UsageError for options that do not go together or an engine that is not installed."""
+    """Who does the work. Raises UsageError for options that cannot be or do not go together, SchemaRouterError without Ray."""
+    if workers < 1:
+        raise UsageError(f"--workers is a whole number from 1, got {workers}.")
     if address and name is not EngineName.ray:
         raise UsageError("--address is of a Ray cluster; give --engine ray too.")
     if name is EngineName.ray:

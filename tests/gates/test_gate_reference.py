@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conditions.plan import Plan
-from gates.aggregate import Aggregate, Row, ratio
+from gates.aggregate import Aggregate, Row
 from gates.bootstrap import Counts, DesignError, Floats, Integers, rao_wu_factors, resample_counts
 from gates.gate import Statistics, judge
 from gates.intervals import (
@@ -34,6 +34,15 @@ CONDITIONS = (*SR, "FULL", "ORACLE")
 NAMES = [item.name for item in fields(Figures)]
 RATES = [(item.numerator, item.denominator) for item in BY_NAME.values() if item.rate]
 SHOWN = ("task_pass", "next_required_recall", "initial_miss_recovery", "schema_tokens")
+
+
+def ratio(rows: Iterable[Row], item: Measure) -> tuple[int, int]:
+    """Numerator and denominator of a measure, as sums over rows."""
+    numerator = denominator = 0
+    for row in rows:
+        numerator += getattr(row.figures, item.numerator)
+        denominator += getattr(row.figures, item.denominator)
+    return numerator, denominator * item.scale
 
 
 @st.composite
