@@ -135,7 +135,10 @@ def read_run(folder: Path) -> dict[str, Any]:
     upgrade(run)
     wrong = wrong_parts(run, RUN_PARTS)
     if not wrong:
-        wrong = [f"provenance.{name}" for name in wrong_parts(run["provenance"], PROVENANCE_PARTS)]
+        told = {"provenance": run["provenance"], **{f"resumed.{n}": item for n, item in enumerate(run["resumed"])}}
+        for part, item in told.items():
+            parts = wrong_parts(item, PROVENANCE_PARTS) if isinstance(item, dict) else ["provenance"]
+            wrong += [f"{part}.{name}" for name in parts]
     if wrong:
         raise InvalidRunError(f"{place}: no run header ({', '.join(wrong)} missing, unknown or of another type).")
     return run

@@ -367,3 +367,10 @@ def test_a_history_that_was_taken_out_contradicts_the_stamp(copy: Copies) -> Non
     assert inside("run", "--out", folder, *SMALL, "--exploratory").code == 0
     edit_run(folder, resumed=[])
     refused(inside("gate", folder), 3, "the stamp is", "gone on under other code")
+
+
+@pytest.mark.parametrize("history", [["x"], [7], [None], [{}], [{"code": "c"}]], ids=json.dumps)
+def test_a_history_that_is_none_is_refused_by_every_command(history: list[Any], copy: Copies) -> None:
+    folder = edit_run(copy(lines=7), resumed=history)
+    for command in (("status", folder), ("gate", folder), ("run", "--out", folder, *SMALL, "--exploratory")):
+        refused(inside(*command), 3, RUN_FILE, "resumed.0.")
