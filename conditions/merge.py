@@ -12,7 +12,7 @@ from typing import Any
 
 from conditions.experiment import differences
 from conditions.lock import hold
-from conditions.plan import Plan, Shard, plan_from_json
+from conditions.plan import Plan, Shard, Unit, plan_from_json
 from conditions.shards import ShardLine, read_shard, shard_name, shards_in, timing_name
 from conditions.store import RUN_FILE, pretty_json, read_run, write_new
 from schemarouter.errors import InvalidRunError
@@ -94,7 +94,6 @@ def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
 
 def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) -> None:
     """Raise InvalidRunError where a shard's header is not its run's, its chain is broken or an episode stands in it wrongly."""
-    places = {unit.episode_id: place for place, unit in enumerate(plan.units)}
     finished: set[str] = set()
     for line in read_shard(path):
         if not isinstance(line, ShardLine):
@@ -103,12 +102,13 @@ def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) ->
                 if lines:
                     raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
             continue
-        name = line.record.episode_id
-        if name not in places or places[name] % shard.count != shard.index - 1:
+        record, name = line.record, line.record.episode_id
+        place = plan.place(Unit(record.task, record.catalog, record.condition, record.repeat))
+        if place is None or place % shard.count != shard.index - 1:
             raise InvalidRunError(f"{path.parent / line.place}: episode {name} does not belong into this shard.")
         if name in finished:
             raise InvalidRunError(f"{path.parent / line.place}: episode {name} was completed before.")
-        if not line.record.infrastructure:
+        if not record.infrastructure:
             finished.add(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from conditions.registry import CONDITIONS
 from preregistration.protocol import Protocol
 from schemarouter.errors import InvalidRunError, UsageError, unknown
-from schemarouter.identity import fingerprint
+from schemarouter.identity import canonical_json
 from schemarouter.records import episode_id
 from surface.loader import Surface
 
@@ -60,9 +61,29 @@ class Plan:
         return tuple(Unit(task, catalog, name, repeat) for repeat, catalog, task, name in units)[: self.limit]
 
     @cached_property
+    def _orders(self) -> tuple[dict[int, int], dict[str, int], dict[str, int]]:
+        """Where each catalog, task and condition stands."""
+        catalogs = {size: place for place, size in enumerate(self.catalogs)}
+        tasks, conditions = ({name: at for at, name in enumerate(part)} for part in (self.tasks, self.conditions))
+        return catalogs, tasks, conditions
+
+    def place(self, unit: Unit) -> int | None:
+        """Where a unit stands in the grid, counted from 0; None for one that is not in it."""
+        catalogs, tasks, conditions = self._orders
+        catalog, task, condition = catalogs.get(unit.catalog), tasks.get(unit.task), conditions.get(unit.condition)
+        if catalog is None or task is None or condition is None or not 1 <= unit.repeat <= self.repeats:
+            return None
+        place = (((unit.repeat - 1) * len(catalogs) + catalog) * len(tasks) + task) * len(conditions) + condition
+        return place if place < len(self.units) else None
+
+    @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over the ids of the grid in their order."""
-        return fingerprint([unit.episode_id for unit in self.units])
+        """SHA-256 over the canonical JSON of the list of the ids of the grid in their order."""
+        digest = hashlib.sha256(b"[")
+        for place, unit in enumerate(self.units):
+            digest.update((b"," if place else b"") + canonical_json(unit.episode_id))
+        digest.update(b"]")
+        return digest.hexdigest()
 
     def as_json(self) -> dict[str, Any]:
         """The plan as a header holds it."""

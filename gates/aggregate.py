@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from conditions.plan import Plan, Shard, plan_from_json
+from conditions.plan import Plan, Shard, Unit, plan_from_json
 from conditions.shards import SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
 from conditions.store import AGGREGATE_FILE, pretty_json, read_run, write_whole
 from gates.measures import MEASURES, SR_CONDITIONS, measure
@@ -25,7 +25,7 @@ from preregistration.protocol import Protocol
 from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import EpisodeRecord, episode_id, outside
+from schemarouter.records import EpisodeRecord, outside
 from schemarouter.tokens import TokenCounter
 from surface.loader import Surface
 
@@ -80,7 +80,7 @@ class Aggregate:
             "episodes": {"counted": len(self.rows), "expected": len(self.plan.units)},
             "infrastructure_attempts": self.infrastructure_attempts,
             "conditions": {name: condition_table(sums.table(name)) for name in self.plan.conditions},
-            "repeats": repeats(Rows.of(self.rows), self.plan.tasks, self.plan),
+            "repeats": repeats(Rows.of(self.rows), self.plan),
         }
 
 
@@ -163,7 +163,7 @@ class _Collected:
     def __init__(self, run: Mapping[str, Any], plan: Plan, world: World) -> None:
         self._run = run
         self._world = world
-        self._places = {unit.episode_id: place for place, unit in enumerate(plan.units)}
+        self._plan = plan
         self._lost: Counter[str] = Counter()
         # A replay is a function of the record and the world: what the same events gave they give again.
         self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MOST_KNOWN)
@@ -182,17 +182,17 @@ class _Collected:
             key = None if told is None else (told[:3], hashlib.sha256(told.events).digest())
             known = None if key is None else self._known.get(key)
             if told is not None and known is not None:
-                name = episode_id(told.task, told.catalog, told.condition, told.repeat)
-                self.rows.copy(self._place(line.place, name, told.attempt, shard), known)
+                self.rows.copy(self._place(line.place, Unit(*told[:4]), told.attempt, shard), known)
                 continue
             record = line.record()
-            place = self._place(line.place, record.episode_id, record.attempt, shard)
+            unit = Unit(record.task, record.catalog, record.condition, record.repeat)
+            place = self._place(line.place, unit, record.attempt, shard)
             if self._take(record, line.place, place) and key is not None:
                 self._known[key] = place
 
-    def _place(self, where: str, name: str, attempt: int, shard: Shard) -> int:
+    def _place(self, where: str, unit: Unit, attempt: int, shard: Shard) -> int:
         """The place of an episode in the grid. Raises InvalidRunError where it does not belong to where it stands."""
-        place = self._places.get(name)
+        place, name = self._plan.place(unit), unit.episode_id
         if place is None:
             raise InvalidRunError(f"{where}: episode {name} is not in the grid of this run.")
         if place % shard.count != shard.index - 1:

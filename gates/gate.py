@@ -302,7 +302,7 @@ def judge(result: Aggregate, protocol: Protocol) -> Verdict:
         criteria=criteria,
         arms={name: _arm(gate, name) for name in result.plan.conditions},
         slices=_slices(gate.sums, statistics, result.cells),
-        repeats=repeats(rows, statistics.design.tasks, result.plan),
+        repeats=repeats(rows, result.plan),
         notes=(*_notes(rows, result.infrastructure_attempts),),
         provenance={
             "identities": result.run["identities"],

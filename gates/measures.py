@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from gates.replay import Timeline
 from preregistration.protocol import ConditionRules
@@ -55,9 +56,11 @@ class Figures:
 
     def as_json(self) -> dict[str, int]:
         """The figures by name."""
-        return asdict(self)
+        return dict(zip(FIGURES, READ_FIGURES(self), strict=True))
 
 
+FIGURES = tuple(item.name for item in fields(Figures))
+READ_FIGURES = attrgetter(*FIGURES)
 # Shares inside an episode are kept as integers of this denominator, so that sums over episodes are exact: every number of
 # events or steps an episode can have divides it.
 PART = 27720

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from conditions.plan import Plan
-from gates.measures import MEASURES
-from gates.rows import Rows
-from gates.sums import Sums
+from gates.measures import FIGURES, MEASURES
+from gates.rows import COLUMN, Rows
 
 
-def repeats(rows: Rows, tasks: Sequence[str], plan: Plan) -> dict[str, dict[str, Any]]:
+def repeats(rows: Rows, plan: Plan) -> dict[str, dict[str, Any]]:
     """By condition and measure the value of every repeat and their sample standard deviation; empty for a single run.
 
     A repeat in which a measure is undefined has the value None, and leaves the deviation undefined.
     """
     if plan.repeats == 1:
         return {}
-    by_repeat = [Sums(part, tasks) for part in rows.by_repeat(plan.repeats)]
+    totals = np.zeros((plan.repeats, len(plan.conditions), len(FIGURES)), np.int64)
+    place = {name: at for at, name in enumerate(plan.conditions)}
+    at = [unit.repeat - 1 for unit in rows.units], [place[unit.condition] for unit in rows.units]
+    np.add.at(totals, at, rows.table)
     told: dict[str, dict[str, Any]] = {}
     for condition in plan.conditions:
-        tables = [sums.table(condition) for sums in by_repeat]
+        by_repeat = totals[:, place[condition]]
         told[condition] = {}
         for item in MEASURES:
-            ratios = [table.ratio(item) for table in tables]
-            values = [numerator / denominator if denominator else None for numerator, denominator in ratios]
+            above, below = (by_repeat[:, COLUMN[name]].tolist() for name in (item.numerator, item.denominator))
+            values = [num / (den * item.scale) if den else None for num, den in zip(above, below, strict=True)]
             defined = [value for value in values if value is not None]
             spread = statistics.stdev(defined) if len(defined) == plan.repeats else None
             told[condition][item.name] = {"values": values, "spread": spread}

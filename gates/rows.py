@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from conditions.plan import Unit
-from gates.measures import Figures
+from gates.measures import FIGURES, READ_FIGURES, Figures
 
-NAMES = tuple(item.name for item in fields(Figures))
-COLUMN = {name: place for place, name in enumerate(NAMES)}
-_READ = attrgetter(*NAMES)
+COLUMN = {name: place for place, name in enumerate(FIGURES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class Rows(Sequence[Row]):
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
-        self.table: npt.NDArray[np.int64] = np.zeros((len(units), len(NAMES)), np.int64)
+        self.table: npt.NDArray[np.int64] = np.zeros((len(units), len(FIGURES)), np.int64)
         self._filled: npt.NDArray[np.bool_] = np.zeros(len(units), np.bool_)
 
     @classmethod
@@ -52,23 +49,13 @@ class Rows(Sequence[Row]):
             made.put(place, row.figures)
         return made
 
-    def by_repeat(self, count: int) -> list[Rows]:
-        """The rows of each repeat, from the first to the last of `count`."""
-        numbers = np.array([unit.repeat for unit in self.units])
-        return [self._of_places(np.flatnonzero(numbers == number)) for number in range(1, count + 1)]
-
-    def _of_places(self, places: npt.NDArray[np.intp]) -> Rows:
-        made = Rows([self.units[place] for place in places])
-        made.table, made._filled = self.table[places], self._filled[places]
-        return made
-
     def column(self, name: str) -> npt.NDArray[np.int64]:
         """One figure of every unit, shape (n,)."""
         return self.table[:, COLUMN[name]]
 
     def put(self, place: int, figures: Figures) -> None:
         """Take the figures of a unit in."""
-        self.table[place] = _READ(figures)
+        self.table[place] = READ_FIGURES(figures)
         self._filled[place] = True
 
     def copy(self, place: int, other: int) -> None:

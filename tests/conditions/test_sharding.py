@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from conditions.shards import shard_name, timing_name
 from conditions.store import RUN_FILE, pretty_json, read_run
 from gates.aggregate import World, aggregate, write_aggregate
 from schemarouter.errors import InvalidRunError, UsageError
+from schemarouter.identity import fingerprint
 from tests.toys import CATALOGS, SURFACE, identities_of, run_json, toy_protocol, toy_run, toy_runner, write_shard
 
 PLAN: Plan = make_plan(toy_protocol(), SURFACE)
@@ -55,6 +57,26 @@ def parts(tmp_path: Path) -> list[Path]:
 def test_every_unit_is_in_one_shard(count: int) -> None:
     dealt = [unit for index in range(1, count + 1) for unit in Shard(index, count).units(PLAN)]
     assert sorted(unit.episode_id for unit in dealt) == sorted(unit.episode_id for unit in PLAN.units)
+
+
+def test_every_unit_has_its_place_and_nothing_else_has_one() -> None:
+    for part in (
+        {},
+        {"limit": 17},
+        {"repeats": 3},
+        {"repeats": 2, "limit": 55},
+        {"catalogs": [36], "conditions": ["FULL"]},
+    ):
+        plan = make_plan(toy_protocol(), SURFACE, **part)
+        assert [plan.place(unit) for unit in plan.units] == list(range(len(plan.units)))
+        whole = make_plan(toy_protocol(), SURFACE, repeats=4)
+        assert all((plan.place(unit) is not None) == (unit in plan.units) for unit in whole.units)
+        assert (
+            plan.place(replace(whole.units[0], task="toy-xx-99"))
+            is plan.place(replace(whole.units[0], repeat=0))
+            is None
+        )
+        assert plan.fingerprint == fingerprint([unit.episode_id for unit in plan.units])
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "1/0", "a/b", "1/3/2", "-1/3", "1.0/2"])
