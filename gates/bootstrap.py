@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from preregistration.protocol import StatisticsRules
 from schemarouter.errors import SchemaRouterError, closest
 
 DrawsPerCell: TypeAlias = Literal["n", "n-1"]
@@ -87,6 +88,13 @@ class Design:
                 f"not in the design {strange or 'none'}.{hint}"
             )
         return _integers("sums", [sums[task] for task in self.tasks])
+
+
+def locked_counts(cells: Mapping[str, str], rules: StatisticsRules) -> tuple[Design, Counts]:
+    """The design of tasks by their cells, ``stratum/language``, and the counts matrix that a lock holds the hash of."""
+    by_stratum = rules.stratify_by == "stratum"
+    design = Design.of({task: cell.partition("/")[0] if by_stratum else cell for task, cell in cells.items()})
+    return design, resample_counts(design.sizes, iterations=rules.iterations, seed=rules.seed)
 
 
 def resample_counts(sizes: Sequence[int], *, iterations: int, seed: int, draws_per_cell: DrawsPerCell = "n") -> Counts:

@@ -12,10 +12,10 @@ import numpy as np
 from gates.aggregate import Aggregate, Row
 from gates.bootstrap import (
     Counts,
-    Design,
     Floats,
     Integers,
     counts_sha256,
+    locked_counts,
     rao_wu_factors,
     ratio_draws,
     resample_counts,
@@ -55,14 +55,8 @@ class Statistics:
     """The counts matrices of a design and every interval drawn from them."""
 
     def __init__(self, cells: Mapping[str, str], rules: StatisticsRules) -> None:
-        by_stratum = rules.stratify_by == "stratum"
-        self.design = Design.of({task: cell.partition("/")[0] if by_stratum else cell for task, cell in cells.items()})
         self.rules = rules
-
-    @cached_property
-    def counts(self) -> Counts:
-        """How often each task is drawn, n of n in each cell; (iterations, n_tasks) uint8."""
-        return resample_counts(self.design.sizes, iterations=self.rules.iterations, seed=self.rules.seed)
+        self.design, self.counts = locked_counts(cells, rules)
 
     @cached_property
     def rao_wu_counts(self) -> Counts:

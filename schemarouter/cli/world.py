@@ -13,7 +13,7 @@ from typing import Any
 
 from conditions.plan import plan_from_json
 from gates.aggregate import World
-from gates.gate import Statistics
+from gates.bootstrap import counts_sha256, locked_counts
 from preregistration import lock
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter import state
@@ -59,7 +59,7 @@ def identities(
         "retriever": str(retrievers.resolve(retriever)),
         "retriever_data": retrievers.data_fingerprint(retriever),
         "state_contract": state.fingerprint(),
-        "statistics": Statistics(cells, protocol.statistics).fingerprint if cells else "",
+        "statistics": counts_sha256(locked_counts(cells, protocol.statistics)[1]) if cells else "",
         "surface": surface.fingerprint,
         "tokenizer": TOKENIZER,
     }
