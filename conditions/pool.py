@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from multiprocessing import get_context
+from time import monotonic
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -72,27 +73,32 @@ class _Crew:
         self._pool = pool
         self._most = workers * _BATCHES_A_WORKER
         self._limits = limits
-        self._out: dict[Future[list[Done]], tuple[Job, ...]] = {}
+        self._out: dict[Future[list[Done]], tuple[tuple[Job, ...], float]] = {}
 
     def room(self) -> bool:
         return len(self._out) < self._most
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
         timeout = most_seconds(jobs, self._limits)
-        self._out[self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)] = jobs
+        future = self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)
+        self._out[future] = jobs, monotonic()
 
     def wait(self) -> list[Outcome]:
         if not self._out:
             return []
         finished, _ = wait(self._out, return_when=FIRST_COMPLETED)
-        return [self._outcome(self._out.pop(future), future) for future in finished]
+        return [self._outcome(future, *self._out.pop(future)) for future in finished]
 
-    def _outcome(self, jobs: tuple[Job, ...], future: Future[list[Done]]) -> Outcome:
+    def _outcome(self, future: Future[list[Done]], jobs: tuple[Job, ...], since: float) -> Outcome:
         try:
             return Outcome(jobs, future.result())
         except ProcessExpired as error:
             return Outcome(jobs, None, died=f"the worker ended with {_cause(error.exitcode)}")
         except TimeoutError:
+            # The pool goes by the clock on the wall. Where that was set forward nobody was late.
+            most = most_seconds(jobs, self._limits)
+            if most is not None and monotonic() - since < most:
+                return Outcome(jobs, None, died="the worker was killed before its time was up: the clock was set")
             return Outcome(jobs, None, late=True)
 
 

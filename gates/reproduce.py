@@ -7,6 +7,7 @@ neither.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from conditions.plan import Unit
@@ -16,7 +17,7 @@ from conditions.store import read_run
 from gates.aggregate import World
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import EpisodeRecord
+from schemarouter.records import Ended, EpisodeRecord
 from schemarouter.retrieval import registry as retrievers
 
 
@@ -24,7 +25,7 @@ def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> in
     """Run every recorded episode again; returns how many there were.
 
     Raises InvalidRunError with shard and line at the first record that comes out otherwise. Attempts that ended for reasons
-    of the machine are passed over.
+    of the machine, or because their time was up, are passed over.
     """
     named = read_run(folder)["identities"]
     spec, agent = retrievers.resolve(named["retriever"]), agents.resolve(named["agent"])
@@ -34,15 +35,21 @@ def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> in
     done = 0
     for path in sorted(folder.glob(SHARD_GLOB)):
         for line in read_shard(path):
-            if not isinstance(line, ShardLine) or line.record.infrastructure:
+            if not isinstance(line, ShardLine) or _ended_by_machine(line.record):
                 continue
             held = line.record
-            again = runner.run(Unit(held.task, held.catalog, held.condition), attempt=held.attempt)
-            if again != held:
+            unit = Unit(held.task, held.catalog, held.condition, held.repeat)
+            again = runner.run(unit, attempt=held.attempt)
+            if replace(again, schema_version=held.schema_version) != held:
                 raise InvalidRunError(f"{line.place}, {held.episode_id}: {_difference(held, again)}")
             done += 1
             progress(done)
     return done
+
+
+def _ended_by_machine(record: EpisodeRecord) -> bool:
+    end = record.events[-1]
+    return isinstance(end, Ended) and end.reason in ("infrastructure", "time_limit")
 
 
 def _difference(held: EpisodeRecord, again: EpisodeRecord) -> str:

@@ -15,7 +15,7 @@ from gates.intervals import Interval
 from gates.measures import BY_NAME, SR_CONDITIONS, Measure
 from schemarouter.cli.common import console as make_console
 from schemarouter.cli.world import world_of_run
-from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed
+from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, episode_id
 from schemarouter.state import Call, ExecutionState, Observation
 
 NAMES = {"percentile": "percentile", "rao_wu": "Rao-Wu", "logit_t": "logit-t"}
@@ -165,7 +165,7 @@ def print_episodes(result: Aggregate) -> None:
     for row in result.rows:
         f = row.figures
         table.add_row(
-            f"{row.task}/{row.catalog}/{row.condition}",
+            episode_id(row.task, row.catalog, row.condition, row.repeat),
             "yes" if f.passed else "no",
             f"{f.steps_completed}/{f.steps_required}",
             f"{f.recall_hits}/{f.recall_events}",

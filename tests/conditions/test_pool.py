@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pebble import ProcessPool
 
 from conditions.engine import Engine, InProcess
 from conditions.experiment import InfrastructureError, execute
@@ -186,3 +187,19 @@ def test_an_interrupted_run_leaves_no_process_and_goes_on(tmp_path: Path, alone:
         execute(tmp_path / "run", header, PLAN, Pool(toy_runner, 2), progress)
     assert multiprocessing.active_children() == []
     assert bytes_of(fill(tmp_path / "run", Pool(toy_runner, 2))) == bytes_of(alone)
+
+
+def test_a_worker_that_a_clock_set_forward_has_killed_was_not_late(
+    tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool says that time is up as soon as it is asked; nobody has waited as long as the limit is."""
+    schedule = ProcessPool.schedule
+
+    def impatient(self: ProcessPool, work: Any, *, args: Any, timeout: float) -> Any:
+        alone_in_its_batch = len(args[1]) == 1
+        return schedule(self, work, args=args, timeout=None if alone_in_its_batch else 1e-9)
+
+    monkeypatch.setattr(ProcessPool, "schedule", impatient)
+    limits = Limits(episode_seconds=600)
+    folder = fill(tmp_path / "run", Pool(toy_runner, 1, limits), limits)
+    assert bytes_of(folder) == bytes_of(alone)

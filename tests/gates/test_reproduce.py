@@ -9,13 +9,25 @@ from typing import Any
 
 import pytest
 
+from conditions.runner import Runner
 from conditions.store import RUN_FILE, pretty_json, read_run
 from gates.aggregate import aggregate
 from gates.reproduce import reproduce
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import Exposed
+from schemarouter.records import Ended, Exposed
+from schemarouter.retrieval.spec import parse
 from tests.gates.conftest import Slice
-from tests.toys import edit_record, read_records, with_events, write_records
+from tests.toys import (
+    CATALOGS,
+    SPEC,
+    SURFACE,
+    edit_record,
+    read_records,
+    toy_protocol,
+    toy_run,
+    with_events,
+    write_records,
+)
 
 
 def named(folder: Path) -> Path:
@@ -59,3 +71,25 @@ def test_a_run_named_after_another_retriever_is_refused(real: Slice, tmp_path: P
     (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": {**run["identities"], "retriever": "random"}}))
     with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
         reproduce(folder, real.world, lambda done: None)
+
+
+def test_repeats_are_made_again_each_with_its_seed(tmp_path: Path) -> None:
+    runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=SPEC, agent=parse("fallible(slip=0.5)"))
+    world = toy_run(tmp_path / "run", runner, repeats=2, limit=60)
+    folder = tmp_path / "run"
+    run, records = read_run(folder), read_records(folder)
+    identities = {**run["identities"], "retriever": str(SPEC), "agent": "fallible(slip=0.5)"}
+    (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": identities}))
+    write_records(folder, records)
+    assert reproduce(folder, world, lambda done: None) == 60
+    (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": {**identities, "agent": "fallible(seed=9)"}}))
+    with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
+        reproduce(folder, world, lambda done: None)
+
+
+def test_what_the_machine_ended_is_passed_over(real: Slice, tmp_path: Path) -> None:
+    folder = named(real.copy(tmp_path))
+    name = read_records(folder)[3].episode_id
+    late = Ended(0, "time_limit", "the episode took more than 2 s", ())
+    edit_record(folder, name, lambda record: with_events(record, [late]))
+    assert reproduce(folder, real.world, lambda done: None) == 29
