@@ -17,6 +17,8 @@ from schemarouter.errors import SchemaRouterError
 _SPIN = "sum(i * i for i in range({}))"
 _SPIN_STEPS = 40_000_000
 _REPEATED = ("--agent", "fallible(slip=0.1)", "--repeat")
+# Repeats whose records are judged: of the whole grid, some 10,000 and 100,000.
+_JUDGED = (8, 74)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ def took(command: Sequence[str], **environment: str) -> Took:
         command, env={**os.environ, **environment}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
     assert child.stderr is not None
-    told = child.stderr.read().decode("utf-8", "replace")
+    with child.stderr as stream:
+        told = stream.read().decode("utf-8", "replace")
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
@@ -43,7 +46,7 @@ def took(command: Sequence[str], **environment: str) -> Took:
 
 
 def run_rows(episodes: int, repeats: int) -> list[Row]:
-    """The development grid cut at `episodes`, and the same `repeats` times with an agent that slips, by one worker and by two."""
+    """Runs of `episodes`, and of `repeats` times as many with an agent that slips, by one process and by two; and aggregates."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         limit = ("--limit", str(episodes))
@@ -62,13 +65,29 @@ def run_rows(episodes: int, repeats: int) -> list[Row]:
             "one process": _run(folder / "long1", again, warm),
             "two workers": _run(folder / "long2", (*again, "--workers", "2"), warm),
         }
+        judged = {count: _aggregate(folder / f"judged{count}", count, episodes, warm) for count in _JUDGED}
     gained = long["one process"].seconds / long["two workers"].seconds
     cores = _cores()
     note = f"two workers gain {gained:.2f}x, a bare loop {cores:.2f}x: {gained / cores:.2f} of it"
     return [
         *_rows(f"run, {episodes:,} episodes by the command", episodes, grid, ""),
         *_rows(f"run, {many:,} episodes of an agent that slips", many, long, note),
+        *(
+            row
+            for count, item in judged.items()
+            for row in _rows("aggregate, replay included", count * episodes, item, "")
+        ),
     ]
+
+
+def _aggregate(out: Path, repeats: int, episodes: int, environment: Mapping[str, str]) -> dict[str, Took]:
+    """Aggregate so many repeats of an agent that slips; what tools are shown does not matter to the pace, so they are random."""
+    arguments = (
+        *("--retriever", "random(seed=1)", *_REPEATED, str(repeats), "--workers", "2"),
+        *("--limit", str(repeats * episodes)),
+    )
+    _run(out, arguments, environment)
+    return {"one process": took([sys.executable, "-m", "schemarouter", "aggregate", str(out)], **environment)}
 
 
 def _run(out: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Took:
