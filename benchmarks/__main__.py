@@ -44,6 +44,10 @@ QUICK = Scale((100, 500), 100, Effort(rounds=20, seconds=0.5), 128, 12)
 def measure(scale: Scale) -> list[Row]:
     """Every comparison at every size. Raises SchemaRouterError when systems that are compared rank differently."""
     measured: list[Row] = []
+    if scale.run_episodes:
+        # First of all: a process is born with the memory of the one that starts it, which is then still small.
+        typer.echo("whole runs", err=True)
+        measured += run_rows(scale.run_episodes, scale.run_repeats)
     for size in scale.sizes:
         typer.echo(f"BM25, {size:,} entries", err=True)
         measured += lexical_rows(size, scale.effort, scale.queries)
@@ -53,11 +57,7 @@ def measure(scale: Scale) -> list[Row]:
     typer.echo("gate", err=True)
     measured += gate_rows(scale.effort)
     typer.echo("default retriever and episodes", err=True)
-    measured += world_rows(scale.endpoints, scale.effort, scale.tasks)
-    if scale.run_episodes:
-        typer.echo("whole runs", err=True)
-        measured += run_rows(scale.run_episodes, scale.run_repeats)
-    return measured
+    return measured + world_rows(scale.endpoints, scale.effort, scale.tasks)
 
 
 def main(

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def lock_name(shard: Shard) -> str:
 def hold(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
     """Hold a shard of a run directory, made if need be, for the time of the block; the lock file is gone afterwards.
 
-    Raises InvalidRunError that names the process which holds it already. Where flock is not supported nothing is refused.
+    Raises InvalidRunError that names the process which holds it already. Where flock is not supported, the process that the file
+    names counts as holding it as long as it lives, or is on another host, of which nothing can be known here.
     """
     path = folder / lock_name(shard)
     try:
@@ -57,7 +59,8 @@ def _locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
         try:
-            _lock(descriptor, path)
+            if not _lock(descriptor, path):
+                _refuse_living_holder(descriptor, path)
             if _stands_at(path, descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, _this_process())
@@ -69,17 +72,40 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> None:
+def _lock(descriptor: int, path: Path) -> bool:
+    """Lock the open file; False where system or file system has no such locks. Raises InvalidRunError where it is held."""
     if fcntl is None:
-        return
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD_ELSEWHERE:
             raise InvalidRunError(
-                f"{path.parent} is in use by {_holder(descriptor)} ({path.name}); let that run end, "
+                f"{path.parent} is in use by {_read_holder(descriptor) or 'another process'} ({path.name}); let that run end, "
                 "or use another --out."
             ) from None
+        return False
+    return True
+
+
+def _refuse_living_holder(descriptor: int, path: Path) -> None:
+    """Raise InvalidRunError where the process that the lock file names may be at work; one of this host that has ended is not."""
+    holder = _read_holder(descriptor)
+    if holder is None or (holder.host == socket.gethostname() and not _lives(holder.pid)):
+        return
+    raise InvalidRunError(
+        f"{path.parent} is in use by {holder}; this file system has no locks, so if that process is gone, delete {path}."
+    )
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return pid != os.getpid()
 
 
 def _stands_at(path: Path, descriptor: int) -> bool:
@@ -95,10 +121,20 @@ def _this_process() -> bytes:
     return orjson.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since})
 
 
-def _holder(descriptor: int) -> str:
-    """Who holds the lock, as the file says; it may not be written yet."""
+@dataclass(frozen=True)
+class _Holder:
+    host: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on host {self.host} since {self.since}"
+
+
+def _read_holder(descriptor: int) -> _Holder | None:
+    """Who holds the lock, as the file says; None as long as it is not written, or not by this program."""
     try:
         told = orjson.loads(os.pread(descriptor, _MOST_BYTES, 0))
-        return f"process {told['pid']} on host {told['host']} since {told['since']}"
+        return _Holder(str(told["host"]), int(told["pid"]), str(told["since"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        return None

@@ -118,7 +118,7 @@ def test_the_lock_of_a_later_holder_is_not_taken_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, None])
-def test_where_flock_is_not_supported_nothing_is_refused(
+def test_where_flock_is_not_supported_the_holder_that_the_file_names_counts(
     number: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def flock(descriptor: int, operation: int) -> None:
@@ -128,9 +128,32 @@ def test_where_flock_is_not_supported_nothing_is_refused(
         monkeypatch.setattr(lock, "fcntl", None)
     else:
         monkeypatch.setattr(fcntl, "flock", flock)
-    with hold(tmp_path), hold(tmp_path):
+    place = tmp_path / lock_name(WHOLE)
+    with hold(tmp_path):
         pass
     assert [*tmp_path.iterdir()] == []
+    for host, pid, refused in (
+        (socket.gethostname(), os.getppid(), True),
+        ("another-host", 1, True),
+        (socket.gethostname(), _ended_process(), False),
+    ):
+        place.write_text(json.dumps({"host": host, "pid": pid, "since": "2026-01-01T00:00:00+00:00"}))
+        if refused:
+            with pytest.raises(InvalidRunError, match=rf"process {pid} on host {host} .* delete .*\.lock-"):
+                hold(tmp_path).__enter__()
+            assert place.exists()
+        else:
+            with hold(tmp_path):
+                assert json.loads(place.read_bytes())["pid"] == os.getpid()
+    place.write_text("torn")
+    with hold(tmp_path):
+        pass
+
+
+def _ended_process() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_written_through(tmp_path: Path) -> None:
