@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from benchmarks.timing import Build, Effort, Row, alternate, build, once, rows, timed, undisturbed
@@ -16,6 +13,7 @@ from gates.tuning.moments import moments_of
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
+from schemarouter.kept import nothing_kept
 from schemarouter.retrieval.base import Retriever
 from schemarouter.retrieval.registry import build_retriever, resolve
 from surface.loader import Surface, load_catalogs, load_surface
@@ -34,7 +32,7 @@ def world_rows(size: int, effort: Effort, tasks: int) -> list[Row]:
     protocol, surface = load_protocol("development"), load_surface("development")
     catalog = load_catalogs([size])[size]
     default = str(resolve(protocol.retriever))
-    with _empty_cache():
+    with nothing_kept():  # The first build encodes every entry, as on a new machine.
         builds: dict[str, Build[Retriever]] = {
             name: build(partial(_built, name, catalog)) for name in (default, _LEXICAL)
         }
@@ -45,20 +43,6 @@ def world_rows(size: int, effort: Effort, tasks: int) -> list[Row]:
 
 def _built(spec: str, catalog: Catalog) -> Retriever:
     return build_retriever(spec, catalog)
-
-
-@contextmanager
-def _empty_cache() -> Iterator[None]:
-    """A cache folder of its own: the first build encodes every entry, as on a new machine."""
-    before = os.environ.get("SCHEMAROUTER_CACHE")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["SCHEMAROUTER_CACHE"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["SCHEMAROUTER_CACHE"]
-            if before is not None:
-                os.environ["SCHEMAROUTER_CACHE"] = before
 
 
 def _call_rows(

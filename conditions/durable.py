@@ -28,7 +28,8 @@ class Log:
             _sync_folder(path.parent)
         except OSError as error:
             raise self._unwritable(error) from None
-        self.empty = self._file.tell() == 0
+        self._end = self._file.tell()
+        self.empty = self._end == 0
         self._dirty = threading.Event()
         self._closing = threading.Event()
         self._failure: OSError | None = None
@@ -46,6 +47,11 @@ class Log:
             raise self._unwritable(self._failure)
         try:
             before = self._status().st_size
+            if before != self._end:
+                raise InvalidRunError(
+                    f"{self.path}: another process wrote to it or cut it off meanwhile ({before} bytes where this one left "
+                    f"{self._end}); the run ends here. On a shared file system without locks, keep runs apart by --shard."
+                )
             try:
                 write_all(self._file, line)
             except OSError:
@@ -55,6 +61,7 @@ class Log:
                 raise
         except OSError as error:
             raise self._unwritable(error) from None
+        self._end += len(line)
         self._dirty.set()
 
     def _status(self) -> os.stat_result:

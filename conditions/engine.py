@@ -10,6 +10,7 @@ from typing import Protocol
 
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, lost, perform
+from schemarouter.errors import InvalidRunError
 
 MakeRunner = Callable[[], Runner]
 # Two tasks of five conditions: enough work to hide the way there and back, little enough to lose.
@@ -18,6 +19,10 @@ BATCH = 10
 # built first.
 GRACE_SECONDS = 30.0
 _MOST_DEATHS = 2
+
+
+class WorkersLostError(InvalidRunError):
+    """Workers end again and again before they have done anything: no episode is to blame, and none can be run."""
 
 
 class Engine(Protocol):
@@ -42,12 +47,16 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a batch: all of it done, or its worker `died`, or it was `late` and its worker was killed."""
+    """What became of a batch: all of it done, or its worker `died`, or it was `late` and its worker was killed.
+
+    A batch that came back `undone` was lost with workers that it had nothing to do with, perhaps before any of them had it.
+    """
 
     jobs: tuple[Job, ...]
     done: Sequence[Done] | None
     died: str = ""
     late: bool = False
+    undone: bool = False
 
 
 class Crew(Protocol):
@@ -67,7 +76,7 @@ def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, No
     """Give a crew its work and yield what comes back.
 
     The jobs of a batch whose worker was lost are done again one by one; one that loses its worker alone has failed for reasons
-    of the machine, is put on record, and is tried once more.
+    of the machine, is put on record, and is tried once more. A batch that came back undone is handed in again as it was.
     """
     rest = iter(jobs)
     again: deque[tuple[Job, ...]] = deque()
@@ -84,6 +93,8 @@ def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, No
         for outcome in outcomes:
             if outcome.done is not None:
                 yield from outcome.done
+            elif outcome.undone:
+                again.append(outcome.jobs)
             elif len(outcome.jobs) > 1:
                 again.extend((job,) for job in outcome.jobs)
             elif outcome.late:

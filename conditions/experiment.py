@@ -11,7 +11,7 @@ import orjson
 
 from conditions.durable import Log
 from conditions.engine import Engine
-from conditions.lock import LOCK_PREFIX, hold
+from conditions.lock import LOCK_PREFIX, hold, hold_named
 from conditions.plan import WHOLE, Plan, Shard, Unit
 from conditions.shards import SHARD_GLOB, ShardWriter, header_line, shard_name, timing_name
 from conditions.spending import LimitReachedError, Spending
@@ -21,6 +21,7 @@ from schemarouter.errors import InvalidRunError
 
 # Given the header of a run that was begun otherwise, the header with which it goes on.
 GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+_HEADER_LOCK = f"{LOCK_PREFIX}header"
 _COMPARED = ("identities", "plan", "limits", "provenance")
 
 
@@ -33,7 +34,7 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
 
     With `go_on` a run whose provenance alone differs (other code, packages, commit) goes on under the header that it gives.
     """
-    if not _holds_a_run(folder) and write_new(folder / RUN_FILE, pretty_json(run)):
+    if not holds_a_run(folder) and write_new(folder / RUN_FILE, pretty_json(run)):
         return
     stored = read_run(folder)
     latest = {**stored, "provenance": (stored["resumed"] or [stored["provenance"]])[-1]}
@@ -51,7 +52,9 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
         stamping = "" if another else ", or go on with --exploratory, which stamps the run"
         remedy = f"use another --out{stamping}"
         raise InvalidRunError(f"{folder} holds another run; {remedy}. What differs:\n  " + "\n  ".join(lines))
-    write_whole(folder / RUN_FILE, pretty_json(go_on(stored)))
+    # Read again under a lock of its own: the process of another shard may be putting its code on record too.
+    with hold_named(folder, _HEADER_LOCK):
+        write_whole(folder / RUN_FILE, pretty_json(go_on(read_run(folder))))
 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str) -> list[str]:
@@ -63,7 +66,7 @@ def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str) ->
     ]
 
 
-def _holds_a_run(folder: Path) -> bool:
+def holds_a_run(folder: Path) -> bool:
     """Whether there is a run to go on with. Raises InvalidRunError for a place where no run can be."""
     try:
         if (folder / RUN_FILE).exists():
@@ -106,7 +109,7 @@ def execute(
     Raises InfrastructureError when the machine failed under an episode, after putting that on record, LimitReachedError where
     `spending` allows no more, and InvalidRunError when another process is at work on the shard.
     """
-    _holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
+    holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
     with hold(folder, shard):
         prepare(folder, run, go_on)
         _refuse_other_division(folder, shard)
@@ -132,7 +135,7 @@ class _Filling:
         self._spending = spending
         self._shard_path = folder / shard_name(shard)
         self._timing_path = folder / timing_name(shard)
-        self._header = header_line(run["identities"], run["plan"], shard)
+        self._header = header_line(run, shard)
 
     def finish(self) -> None:
         """Run what is not finished; errors as `execute`."""

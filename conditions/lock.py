@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,14 +31,19 @@ def lock_name(shard: Shard) -> str:
     return f"{LOCK_PREFIX}{shard.label}"
 
 
+def hold(folder: Path, shard: Shard = WHOLE) -> AbstractContextManager[None]:
+    """Hold a shard of a run directory; as `hold_named`."""
+    return hold_named(folder, lock_name(shard))
+
+
 @contextmanager
-def hold(folder: Path, shard: Shard = WHOLE) -> Iterator[None]:
-    """Hold a shard of a run directory, made if need be, for the time of the block; the lock file is gone afterwards.
+def hold_named(folder: Path, name: str) -> Iterator[None]:
+    """Hold a file of that name in a run directory, made if need be, for the time of the block; it is gone afterwards.
 
     Raises InvalidRunError that names the process which holds it already. Where flock is not supported, the process that the file
     names counts as holding it as long as it lives, or is on another host, of which nothing can be known here.
     """
-    path = folder / lock_name(shard)
+    path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _locked(path)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from conditions.experiment import differences
+from conditions.experiment import differences, holds_a_run
 from conditions.lock import hold
 from conditions.plan import Plan, Shard, Unit, plan_from_json
 from conditions.shards import ShardLine, read_shard, shard_name, shards_in, timing_name
 from conditions.store import RUN_FILE, pretty_json, read_run, write_new
 from schemarouter.errors import InvalidRunError
 
+_CHUNK = 1 << 20
 _COMPARED = ("identities", "plan", "limits", "provenance")
 
 
@@ -26,22 +27,25 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
     Raises InvalidRunError, before anything is written, for runs that are not the same, for shards that are missing, altered, in
     two versions or of two divisions, and for episodes that stand in the wrong one.
     """
-    sources = [*folders, out] if (out / RUN_FILE).exists() else list(folders)
+    begun = holds_a_run(out)
+    sources = [*folders, out] if begun else list(folders)
     run = _same_run(sources)
     plan = plan_from_json(run["plan"], f"{sources[0] / RUN_FILE}")
-    chosen = _chosen(sources)
-    for shard, path in chosen.items():
-        check_shard(path, shard, run, plan)
-    if not (out / RUN_FILE).exists():
-        if out.exists() and any(out.iterdir()):
-            raise InvalidRunError(
-                f"{out} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
-            )
+    with ExitStack() as held:
+        if begun:
+            # Nothing of what is judged here may change before it is replaced.
+            for shard in sorted({shard for folder in sources for shard in shards_in(folder)}, key=lambda s: s.index):
+                held.enter_context(hold(out, shard))
+        chosen = _chosen(sources)
+        for shard, path in chosen.items():
+            check_shard(path, shard, run, plan)
         # First of all, so that a merge that is cut short is a run with some of its shards, and the same command goes on.
-        write_new(out / RUN_FILE, pretty_json(run))
-    for shard, path in chosen.items():
-        if path.parent != out:
-            with hold(out, shard):
+        if not begun and not write_new(out / RUN_FILE, pretty_json(run)):
+            raise InvalidRunError(f"{out}: a run was begun there meanwhile; say again what you meant.")
+        for shard, path in chosen.items():
+            if path.parent != out:
+                if not begun:
+                    held.enter_context(hold(out, shard))
                 _copy(path, out / path.name)
                 timing = path.with_name(timing_name(shard))
                 if timing.exists():
@@ -74,11 +78,7 @@ def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
     for folder in folders:
         for shard in shards_in(folder):
             path = folder / shard_name(shard)
-            if shard in found and _digest(found[shard]) != _digest(path):
-                raise InvalidRunError(
-                    f"{path} and {found[shard]} are two versions of one shard; leave out the one that is not wanted."
-                )
-            found.setdefault(shard, path)
+            found[shard] = path if shard not in found else _further(found[shard], path)
     counts = sorted({shard.count for shard in found})
     if len(counts) != 1:
         told = " and ".join(map(str, counts)) or "no"
@@ -97,7 +97,7 @@ def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) ->
     finished: set[str] = set()
     for line in read_shard(path):
         if not isinstance(line, ShardLine):
-            for part in ("identities", "plan"):
+            for part in ("identities", "plan", "limits"):
                 lines = differences(run[part], line[part], part)
                 if lines:
                     raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
@@ -112,12 +112,22 @@ def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) ->
             finished.add(name)
 
 
-def _digest(path: Path) -> str:
+def _further(one: Path, other: Path) -> Path:
+    """Of two files of a shard the one that goes on where the other ends; `one` where they are the same.
+
+    Raises InvalidRunError where neither begins as the other.
+    """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with one.open("rb") as first, other.open("rb") as second:
+            while (left := first.read(_CHUNK)) and (right := second.read(_CHUNK)):
+                common = min(len(left), len(right))
+                if left[:common] != right[:common]:
+                    raise InvalidRunError(
+                        f"{other} and {one} are two versions of one shard; leave out the one that is not wanted."
+                    )
+        return other if other.stat().st_size > one.stat().st_size else one
     except OSError as error:
-        raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
+        raise InvalidRunError(f"{error.filename or other}: cannot be read ({error.strerror}).") from None
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -127,6 +137,8 @@ def _copy(source: Path, target: Path) -> None:
             beside = Path(file.name)
         try:
             shutil.copyfile(source, beside)
+            with beside.open("rb") as copied:
+                os.fsync(copied.fileno())
             beside.chmod(0o644)
             beside.replace(target)
         finally:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,6 +20,7 @@ from schemarouter.identity import canonical_json
 from schemarouter.records import episode_id
 from surface.loader import Surface
 
+_MOST_REPEATS = 10_000
 _SHARD = re.compile(r"([0-9]{1,5})/([0-9]{1,5})")
 
 
@@ -58,7 +59,8 @@ class Plan:
         """Every episode of the grid."""
         repeats = range(1, self.repeats + 1)
         units = product(repeats, self.catalogs, self.tasks, self.conditions)
-        return tuple(Unit(task, catalog, name, repeat) for repeat, catalog, task, name in units)[: self.limit]
+        cut = units if self.limit is None else islice(units, max(self.limit, 0))
+        return tuple(Unit(task, catalog, name, repeat) for repeat, catalog, task, name in cut)
 
     @cached_property
     def _orders(self) -> tuple[dict[int, int], dict[str, int], dict[str, int]]:
@@ -124,6 +126,8 @@ def make_plan(
     for option, number in (("--limit", limit), ("--repeat", repeats)):
         if number is not None and number < 1:
             raise UsageError(f"{option} is a whole number from 1, got {number}.")
+    if repeats > _MOST_REPEATS:
+        raise UsageError(f"--repeat is at most {_MOST_REPEATS:,}, got {repeats:,}.")
     plan = Plan(
         tuple(t for t in known if not tasks or t in tasks),
         tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
@@ -160,8 +164,8 @@ def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
         twice = [str(name) for name, count in Counter(part).items() if count > 1]
         if twice:
             raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
-    if plan.repeats < 1:
-        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there is at least one.")
+    if not 1 <= plan.repeats <= _MOST_REPEATS:
+        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there are 1 to {_MOST_REPEATS}.")
     if plan.limit is not None and not 1 <= plan.limit < plan.whole:
         raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
     stated, actual = (told.episodes, told.fingerprint), (len(plan.units), plan.fingerprint)

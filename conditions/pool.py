@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from time import monotonic
 
 from pebble import ProcessExpired, ProcessPool
 
-from conditions.engine import MakeRunner, Outcome, drive, most_seconds
+from conditions.engine import MakeRunner, Outcome, WorkersLostError, drive, most_seconds
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, perform
 from schemarouter.tokens import load_tokenizer
@@ -22,6 +23,10 @@ from schemarouter.tokens import load_tokenizer
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # One batch at work and one waiting for each process, so that none waits for the way there and back.
 _BATCHES_A_WORKER = 2
+# A pool whose workers end before they took any work is broken: so many in a row are replaced with no batch done.
+_MOST_BROKEN_POOLS = 5
+# How often it is looked whether a pool still works, in seconds: of a batch that it had just been given it may never say so.
+_LOOK_SECONDS = 1.0
 
 
 class Pool:
@@ -36,23 +41,21 @@ class Pool:
         self._limits = limits
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
-        """Yield what came of each job."""
+        """Yield what came of each job. Raises WorkersLostError where no worker lives long enough to do any."""
         with environment(ONE_THREAD):
-            pool = ProcessPool(
-                max_workers=self._workers,
-                initializer=_begin,
-                initargs=(self._make, self._limits),
-                context=get_context("spawn"),
-            )
+            crew = _Crew(self._new_pool, self._workers, self._limits)
             try:
-                yield from drive(_Crew(pool, self._workers, self._limits), jobs, self._limits)
-                pool.close()  # type: ignore[no-untyped-call]
+                yield from drive(crew, jobs, self._limits)
             finally:
-                with _undisturbed():
-                    # Only where something was raised is there work left, which nobody waits for.
-                    if pool.active:
-                        pool.stop()  # type: ignore[no-untyped-call]
-                    pool.join()
+                crew.dismiss()
+
+    def _new_pool(self) -> ProcessPool:
+        return ProcessPool(
+            max_workers=self._workers,
+            initializer=_begin,
+            initargs=(self._make, self._limits),
+            context=get_context("spawn"),
+        )
 
 
 @contextmanager
@@ -69,8 +72,10 @@ def _undisturbed() -> Iterator[None]:
 
 
 class _Crew:
-    def __init__(self, pool: ProcessPool, workers: int, limits: Limits) -> None:
-        self._pool = pool
+    def __init__(self, new_pool: Callable[[], ProcessPool], workers: int, limits: Limits) -> None:
+        self._new_pool = new_pool
+        self._pool = new_pool()
+        self._broken = 0
         self._most = workers * _BATCHES_A_WORKER
         self._limits = limits
         self._out: dict[Future[list[Done]], tuple[tuple[Job, ...], float]] = {}
@@ -80,16 +85,52 @@ class _Crew:
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
         timeout = most_seconds(jobs, self._limits)
-        future = self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)
+        future: Future[list[Done]]
+        try:
+            future = self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)
+        except RuntimeError as error:
+            # The pool has broken since it was last looked at, or could not be started.
+            future = Future()
+            future.set_exception(BrokenProcessPool(str(error)))
         self._out[future] = jobs, monotonic()
 
     def wait(self) -> list[Outcome]:
-        if not self._out:
-            return []
-        finished, _ = wait(self._out, return_when=FIRST_COMPLETED)
-        return [self._outcome(future, *self._out.pop(future)) for future in finished]
+        while self._out:
+            finished, _ = wait(self._out, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            broken = any(map(_is_broken, finished)) or not self._pool.active
+            if broken:
+                self._replace_pool()
+                finished = set(self._out)
+            if finished:
+                outcomes = [self._outcome(future, *self._out.pop(future)) for future in finished]
+                self._count(outcomes, broken=broken)
+                return outcomes
+        return []
+
+    def dismiss(self) -> None:
+        """End every worker; what is still out is not waited for."""
+        with _undisturbed():
+            _end(self._pool)
+
+    def _replace_pool(self) -> None:
+        with _undisturbed():
+            _end(self._pool)
+            self._pool = self._new_pool()
+
+    def _count(self, outcomes: list[Outcome], *, broken: bool) -> None:
+        if any(outcome.done is not None for outcome in outcomes):
+            self._broken = 0
+        elif broken:
+            self._broken += 1
+            if self._broken > _MOST_BROKEN_POOLS:
+                raise WorkersLostError(
+                    f"the worker processes ended before they did anything, {self._broken} times in a row; what was done is kept. "
+                    "Is there enough memory? The same command goes on, perhaps with fewer --workers."
+                )
 
     def _outcome(self, future: Future[list[Done]], jobs: tuple[Job, ...], since: float) -> Outcome:
+        if not future.done() or _is_broken(future):
+            return Outcome(jobs, None, undone=True)
         try:
             return Outcome(jobs, future.result())
         except ProcessExpired as error:
@@ -100,6 +141,16 @@ class _Crew:
             if most is not None and monotonic() - since < most:
                 return Outcome(jobs, None, died="the worker was killed before its time was up: the clock was set")
             return Outcome(jobs, None, late=True)
+
+
+def _is_broken(future: Future[list[Done]]) -> bool:
+    return future.done() and isinstance(future.exception(), BrokenProcessPool)
+
+
+def _end(pool: ProcessPool) -> None:
+    """Stop what is left of a pool, and wait until it has ended."""
+    pool.stop()  # type: ignore[no-untyped-call]
+    pool.join()
 
 
 def _cause(code: int) -> str:

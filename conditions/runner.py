@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from conditions.code import whole_fingerprint
 from conditions.episode import Episode, output_tokens
 from conditions.plan import Unit
 from conditions.registry import make_condition
@@ -166,9 +167,15 @@ class Setup:
     retriever: str
     agent: str
     view: View = "full"
+    code: str = ""
 
     def __call__(self) -> Runner:
-        """The runner. Raises SchemaRouterError for what is not there."""
+        """The runner. Raises SchemaRouterError for what is not there, and where `code` is given and this is other code."""
+        if self.code and self.code != whole_fingerprint():
+            raise InvalidRunError(
+                "a worker has other code, packages or another Python than the process that began the run; it was changed since, "
+                "or this is another machine. Run the same command again."
+            )
         protocol = load_protocol(self.surface)
         return Runner(
             protocol,

@@ -25,10 +25,10 @@ from schemarouter.identity import CanonicalError, canonical_json, sha256_hex
 from schemarouter.records import EpisodeRecord, decode, encode
 
 SHARD_GLOB = "episodes-*.jsonl"
-_NAME = re.compile(r"episodes-(\d{5,})-of-(\d{5,})\.jsonl")
+_NAME = re.compile(r"episodes-([0-9]{5})-of-([0-9]{5})\.jsonl")
 _CHUNK = 1 << 16
 _HEADER_PARTS: Mapping[str, tuple[type, ...]] = {
-    "identities": (dict,), "plan": (dict,), "schema_version": (int,), "shard": (list,),
+    "identities": (dict,), "limits": (dict,), "plan": (dict,), "schema_version": (int,), "shard": (list,),
 }  # fmt: skip
 
 
@@ -60,13 +60,14 @@ def timing_name(shard: Shard) -> str:
     return f"timing-{shard.label}.jsonl"
 
 
-def header_line(identities: Mapping[str, Any], plan: Mapping[str, Any], shard: Shard = WHOLE) -> bytes:
-    """The first line of a shard, without its line end."""
+def header_line(run: Mapping[str, Any], shard: Shard = WHOLE) -> bytes:
+    """The first line of a shard of a run, given as its header, without its line end."""
     return canonical_json(
         {
             "header": {
-                "identities": dict(identities),
-                "plan": dict(plan),
+                "identities": dict(run["identities"]),
+                "limits": dict(run["limits"]),
+                "plan": dict(run["plan"]),
                 "schema_version": RUN_SCHEMA_VERSION,
                 "shard": [shard.index, shard.count],
             }
@@ -172,19 +173,23 @@ def _header(line: bytes, name: str, place: str) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise InvalidRunError(f"{place}: no shard header.")
     check_version(header, place)
+    canonical = _is_canonical(header, line)
+    upgrade(header)
     wrong = wrong_parts(header, _HEADER_PARTS)
     if wrong:
         raise InvalidRunError(f"{place}: no shard header ({', '.join(wrong)} missing, unknown or of another type).")
     if not _names_shard(name, header["shard"]):
         raise InvalidRunError(f"{place}: the header is of shard {header['shard']}, which is not what {name} says.")
-    try:
-        same = canonical_json({"header": header}) == line[:-1]
-    except CanonicalError:
-        same = False
-    if not same:
+    if not canonical:
         raise InvalidRunError(f"{place}: the header is no canonical JSON (sorted keys, each once, no white space).")
-    upgrade(header)
     return header
+
+
+def _is_canonical(header: dict[str, Any], line: bytes) -> bool:
+    try:
+        return canonical_json({"header": header}) == line[:-1]
+    except CanonicalError:
+        return False
 
 
 def _names_shard(name: str, shard: list[Any]) -> bool:

@@ -23,7 +23,7 @@ class LimitReachedError(InvalidRunError):
 class Price(BaseModel):
     """What a million tokens cost, in whatever currency the table is in."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     input_per_million: float = Field(ge=0, allow_inf_nan=False)
     output_per_million: float = Field(ge=0, allow_inf_nan=False)
@@ -35,7 +35,7 @@ def load_price(path: Path, agent: str) -> Price:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: no TOML ({error}).") from None
     if agent not in told:
         raise UsageError(f"{path}: no price; {unknown('agent', agent, told)}")
@@ -90,12 +90,12 @@ class Spending:
 
     def add_recorded(self, record: EpisodeRecord) -> None:
         """Count what an attempt of an earlier process used."""
-        self.add(input_tokens(record), self._output_tokens(record) if self.priced else 0)
+        self.add(input_tokens(record), self._output_tokens(record) if self.counts_output else 0)
 
     @property
-    def priced(self) -> bool:
-        """Whether what the agent writes has a price, so that its tokens have to be counted."""
-        return self._price.output_per_million > 0
+    def counts_output(self) -> bool:
+        """Whether the tokens that the agent writes matter: they have a price, or all tokens have a limit."""
+        return self._price.output_per_million > 0 or self._max_tokens is not None
 
     @property
     def reached(self) -> str:

@@ -167,6 +167,6 @@ def upgrade(header: dict[str, Any]) -> None:
     for part, name, value in (("identities", "catalog_view", "full"), ("plan", "repeats", 1)):
         if isinstance(header.get(part), dict):
             header[part].setdefault(name, value)
+    header.setdefault("limits", {"episode_seconds": None})
     if "surface" in header:
-        header.setdefault("limits", {"episode_seconds": None})
         header.setdefault("resumed", [])

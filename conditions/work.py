@@ -8,7 +8,7 @@ from typing import Literal
 
 from conditions.plan import Unit
 from conditions.runner import Runner
-from conditions.timer import EpisodeTimeLimitError, time_limit
+from conditions.timer import EpisodeTimeLimitError, time_limit, too_long
 from schemarouter.records import SCHEMA_VERSION, Ended, EpisodeRecord, ModelTurn, encode
 
 
@@ -49,7 +49,7 @@ class Done:
 
 
 def perform(runner: Runner, job: Job, limits: Limits) -> Done:
-    """Run an episode to its end, or to the end of its time."""
+    """Run an episode to its end, or to the end of its time; one that took longer than it may has failed, however it ended."""
     if limits.episode_seconds is not None:
         runner.prepare(job.unit.catalog)  # What is built once is not this episode's time.
     start = time.perf_counter_ns()
@@ -60,11 +60,19 @@ def perform(runner: Runner, job: Job, limits: Limits) -> Done:
         # The time was up before the episode had begun or after it had ended, with nobody there to note it.
         return lost(job, "time_limit", str(late))
     wall_ms = (time.perf_counter_ns() - start) / 1e6
+    if limits.episode_seconds is not None and wall_ms > limits.episode_seconds * 1e3 and not _says_late(record):
+        # Its code went on in spite of the timer, or no timer could reach it.
+        return lost(job, "time_limit", too_long(limits.episode_seconds))
     written = runner.output_tokens(record) if limits.count_output else 0
     failure = record.events[-1].detail if record.infrastructure else ""  # type: ignore[union-attr]
     return Done(
         job.unit, job.attempt, encode(record), wall_ms, input_tokens(record), written, failure, final=bool(failure)
     )
+
+
+def _says_late(record: EpisodeRecord) -> bool:
+    end = record.events[-1]
+    return isinstance(end, Ended) and end.reason == "time_limit"
 
 
 def input_tokens(record: EpisodeRecord) -> int:

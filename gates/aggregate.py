@@ -25,7 +25,7 @@ from preregistration.protocol import Protocol
 from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import EpisodeRecord, outside
+from schemarouter.records import Ended, EpisodeRecord, outside
 from schemarouter.tokens import TokenCounter
 from surface.loader import Surface
 
@@ -147,7 +147,7 @@ def divided(folder: Path) -> list[Shard]:
         told = ", ".join(map(shard_name, shards[:3]))
         raise InvalidRunError(f"{folder} is divided in {len(counts)} ways at once ({told}); keep one.")
     whole = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)]
-    missing = [shard for shard in whole if shard not in shards]
+    missing = [shard for shard in whole if shard not in set(shards)]
     if missing:
         first = missing[0]
         raise InvalidRunError(
@@ -215,6 +215,9 @@ class _Collected:
         timeline = Replay(record, task, catalog, world.protocol, self._counter, where).run()
         if timeline.exposures and record.condition in SR_CONDITIONS:
             self._same_opening(record, where, timeline.exposures[0].ranking)
+        end = record.events[-1]
+        if isinstance(end, Ended) and end.reason == "time_limit" and self._run["limits"].get("episode_seconds") is None:
+            raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
         if record.infrastructure:
             self.infrastructure += 1
             self._lost[record.episode_id] += 1
@@ -231,7 +234,7 @@ class _Collected:
 
 
 def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:
-    for part in ("identities", "plan"):
+    for part in ("identities", "plan", "limits"):
         if header.get(part) != run[part]:
             given = header.get(part)
             stored: Mapping[str, Any] = given if isinstance(given, dict) else {}

@@ -24,8 +24,8 @@ from schemarouter.retrieval import registry as retrievers
 def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> int:
     """Run every recorded episode again; returns how many there were.
 
-    Raises InvalidRunError with shard and line at the first record that comes out otherwise. Attempts that ended for reasons
-    of the machine, or because their time was up, are passed over.
+    Raises InvalidRunError with shard and line at the first record that comes out otherwise. Of attempts that ended because their
+    time was up, what led there is compared; those that ended for reasons of the machine are passed over.
     """
     named = read_run(folder)["identities"]
     spec, agent = retrievers.resolve(named["retriever"]), agents.resolve(named["agent"])
@@ -35,21 +35,24 @@ def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> in
     done = 0
     for path in sorted(folder.glob(SHARD_GLOB)):
         for line in read_shard(path):
-            if not isinstance(line, ShardLine) or _ended_by_machine(line.record):
+            if not isinstance(line, ShardLine) or line.record.infrastructure:
                 continue
             held = line.record
             unit = Unit(held.task, held.catalog, held.condition, held.repeat)
             again = runner.run(unit, attempt=held.attempt)
-            if replace(again, schema_version=held.schema_version) != held:
+            if _comparable(again, held) != held:
                 raise InvalidRunError(f"{line.place}, {held.episode_id}: {_difference(held, again)}")
             done += 1
             progress(done)
     return done
 
 
-def _ended_by_machine(record: EpisodeRecord) -> bool:
-    end = record.events[-1]
-    return isinstance(end, Ended) and end.reason in ("infrastructure", "time_limit")
+def _comparable(again: EpisodeRecord, held: EpisodeRecord) -> EpisodeRecord:
+    """What was made again, in the version of the record and, where its time was up, cut off where that was."""
+    events, end = again.events, held.events[-1]
+    if isinstance(end, Ended) and end.reason == "time_limit":
+        events = (*events[: len(held.events) - 1], end)
+    return replace(again, schema_version=held.schema_version, events=events)
 
 
 def _difference(held: EpisodeRecord, again: EpisodeRecord) -> str:

@@ -11,6 +11,8 @@ EXIT_USAGE = 2
 EXIT_INVALID = 3
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
+# 128 + SIGPIPE, as a shell tells it of a program that writes to nobody.
+EXIT_BROKEN_PIPE = 141
 
 
 class SchemaRouterError(Exception):

@@ -8,23 +8,27 @@ written costs time and nothing else.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
 from schemarouter.identity import fingerprint
 
 DIGEST_BYTES = 32
+_VARIABLE = "SCHEMAROUTER_CACHE"
 # A file that has grown beyond this goes on with the newer half of it.
 _LARGEST_BYTES = 2**25
 
 
 def cache_folder() -> Path | None:
     """Where computed things are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder; None without a home."""
-    chosen = os.environ.get("SCHEMAROUTER_CACHE")
+    chosen = os.environ.get(_VARIABLE)
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -32,6 +36,33 @@ def cache_folder() -> Path | None:
         return (Path(base) if base else Path.home() / ".cache") / "schemarouter-research"
     except RuntimeError:
         return None
+
+
+@contextmanager
+def nothing_kept() -> Iterator[None]:
+    """A cache folder of its own for the time of the block, empty at first and gone afterwards."""
+    before = os.environ.get(_VARIABLE)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[_VARIABLE]
+            if before is not None:
+                os.environ[_VARIABLE] = before
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The bytes of a plain file of at most `most` bytes. Raises OSError for anything else: a pipe would never end."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            raise OSError(errno.EFBIG, "no plain file, or too large", str(path))
+        return file.read(most)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def replace_whole(path: Path, body: bytes) -> None:
@@ -79,13 +110,13 @@ class Kept:
             with suppress(OSError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 # Unbuffered and appending: one write, whole, wherever the file ends by then.
-                with self._path.open("ab", buffering=0) as file:
+                with open(self._path, "ab", buffering=0, opener=_open_at_once) as file:
                     file.write(self._record(key, value))
 
     @cached_property
     def _known(self) -> dict[bytes, bytes]:
         try:
-            data = self._path.read_bytes() if self._path else b""
+            data = read_regular(self._path, 2 * _LARGEST_BYTES) if self._path else b""
         except OSError:
             return {}
         known = self._read(data)

@@ -203,9 +203,9 @@ def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
     try:
         raw = orjson.loads(data) if isinstance(data, bytes) else data
         version = raw.get("schema_version") if isinstance(raw, Mapping) else None
-        if isinstance(version, int) and version > SCHEMA_VERSION:
+        if isinstance(version, int) and not 1 <= version <= SCHEMA_VERSION:
             raise InvalidRunError(
-                f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}."
+                f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
             )
         if isinstance(raw, Mapping) and ("repeat" in raw) is (version == 1):
             raise InvalidRunError(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder
+from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder, nothing_kept
 from tests.strategies import LAWS
 
 SIZE = 3
@@ -184,3 +184,33 @@ def test_the_folder_is_the_chosen_one_else_the_users(monkeypatch: pytest.MonkeyP
     assert cache_folder() == Path("/xdg/schemarouter-research")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path("/home/somebody/.cache/schemarouter-research")
+
+
+def test_a_pipe_or_a_file_without_end_in_the_place_of_the_store_costs_time_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Kept("counts", "x", 1, folder=tmp_path)
+    store.put("a", b"1")
+    (path,) = (tmp_path / "counts").iterdir()
+    monkeypatch.setattr("schemarouter.kept._LARGEST_BYTES", 1000)
+    path.write_bytes(path.read_bytes() + bytes(3000))
+    assert Kept("counts", "x", 1, folder=tmp_path).get("a") is None
+    path.unlink()
+    os.mkfifo(path)
+    again = Kept("counts", "x", 1, folder=tmp_path)
+    assert again.get("a") is None
+    again.put("a", b"2")
+    assert again.get("a") == b"2"
+
+
+def test_nothing_kept_is_an_empty_place_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for before in (str(tmp_path), None):
+        if before is None:
+            monkeypatch.delenv("SCHEMAROUTER_CACHE")
+        else:
+            monkeypatch.setenv("SCHEMAROUTER_CACHE", before)
+        with nothing_kept():
+            inside = cache_folder()
+            assert inside is not None and inside != tmp_path and [*inside.iterdir()] == []
+            Kept("counts", "x", 1).put("a", b"1")
+        assert not inside.exists() and os.environ.get("SCHEMAROUTER_CACHE") == before

@@ -82,9 +82,12 @@ def raw(**change: Any) -> dict[str, Any]:
 
 def test_a_newer_record_is_refused_by_name() -> None:
     newer = SCHEMA_VERSION + 1
-    message = rf"^x\.jsonl, line 3: record of schema_version {newer}; this program reads up to {SCHEMA_VERSION}\.$"
+    message = rf"^x\.jsonl, line 3: record of schema_version {newer}; this program reads up to {SCHEMA_VERSION}"
     with pytest.raises(InvalidRunError, match=message):
         decode(raw(schema_version=newer, new_field=1), "x.jsonl, line 3")
+    for version in (0, -7):
+        with pytest.raises(InvalidRunError, match=f"schema_version {version}; .* none below 1"):
+            decode(raw(schema_version=version), "x.jsonl, line 3")
 
 
 @pytest.mark.parametrize(

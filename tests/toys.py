@@ -324,8 +324,8 @@ def write_records(folder: Path, records: Sequence[EpisodeRecord], **header: Any)
     run = read_run(folder)
     path = folder / shard_name(WHOLE)
     path.unlink(missing_ok=True)
-    told = {"identities": run["identities"], "plan": run["plan"], **header}
-    with ShardWriter(path, header_line(told["identities"], told["plan"])) as writer:
+    told = {**run, **header}
+    with ShardWriter(path, header_line(told)) as writer:
         for record in records:
             writer.append(record)
 
@@ -356,7 +356,7 @@ def write_shard(folder: Path, source: Path, under: Shard, of: Shard) -> None:
     path = folder / shard_name(under)
     path.unlink(missing_ok=True)
     lines = read_shard(source / shard_name(of))
-    with ShardWriter(path, header_line(run["identities"], run["plan"], under)) as writer:
+    with ShardWriter(path, header_line(run, under)) as writer:
         for line in lines:
             if isinstance(line, ShardLine):
                 writer.append(line.record)

@@ -7,11 +7,19 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import typer
 
 from schemarouter.cli import judge, listing, locking, lookup, running, tuning, verifying
-from schemarouter.errors import EXIT_BUG, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_PASS, SchemaRouterError
+from schemarouter.errors import (
+    EXIT_BROKEN_PIPE,
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_INVALID,
+    EXIT_PASS,
+    SchemaRouterError,
+)
 
 app = typer.Typer(
     name="schemarouter",
@@ -42,9 +50,10 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
+        _forget(sys.__stdout__)
+        code = code or EXIT_BROKEN_PIPE
     except (OSError, ValueError) as error:
-        _forget_stdout()
+        _forget(sys.__stdout__)
         _tell(f"error: the output cannot be written ({error}).")
         code = code or EXIT_INVALID
     sys.exit(code)
@@ -58,6 +67,30 @@ def _ready_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    sys.stderr = cast(TextIO, _Notes(sys.stderr))
+
+
+class _Notes:
+    """stderr: it carries progress and notes, so that one which cannot be written ends no command and changes no exit code."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            _forget(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            _forget(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _run() -> int:
@@ -69,8 +102,9 @@ def _run() -> int:
     except SystemExit as ended:
         # typer and rich turn both of these into an exit code of their own, which would say something else here.
         if _came_of(ended, BrokenPipeError):
-            _forget_stdout()
-            return EXIT_PASS
+            # An exit code of its own: 0 or 1 would be a verdict.
+            _forget(sys.__stdout__)
+            return EXIT_BROKEN_PIPE
         if _came_of(ended, KeyboardInterrupt):
             _tell("interrupted; what was done is kept.")
             return EXIT_INTERRUPTED
@@ -100,7 +134,8 @@ def _came_of(error: BaseException, kind: type[BaseException]) -> bool:
     return cause is not None
 
 
-def _forget_stdout() -> None:
-    """Whoever read our output has gone; a closed stdout keeps the interpreter from saying so again at its end."""
+def _forget(stream: TextIO | None) -> None:
+    """Whoever read this has gone; a stream that leads nowhere keeps the interpreter from saying so again at its end."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        if stream is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

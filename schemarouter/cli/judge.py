@@ -77,12 +77,16 @@ def gate(directory: Directory, as_json: AsJson = False) -> None:
 
 
 def reproduce(directory: Directory) -> None:
-    """Run every episode of a terminal run again, with the retriever and agent it names, and compare every record."""
+    """Run every episode of a terminal run again, with the retriever and agent it names, and compare every record.
+
+    Nothing that was kept from before is used: vectors and token counts are computed anew.
+    """
     from gates.reproduce import reproduce as again
     from schemarouter.cli.progress import progress_display
+    from schemarouter.kept import nothing_kept
 
     result, world = _aggregate(directory)
-    with progress_display(None, len(result.rows)) as progress:
+    with nothing_kept(), progress_display(None, len(result.rows)) as progress:
         done = again(directory, world, progress)
     print_stamp(result.run["stamp"])
     typer.echo(f"{done} episodes run again; every record comes out the same.")

@@ -137,8 +137,8 @@ def amend(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
 @app.command()
 def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
     """The owner's step: everything is as locked, the working tree is clean, the audit is there; from now on it may be scored."""
+    from conditions.code import ROOT
     from preregistration.lock import LockEvent, require_as_locked
-    from schemarouter.cli.world import ROOT
 
     lock = _held(surface)
     if not lock.confirmatory:

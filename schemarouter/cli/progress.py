@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,8 @@ import typer
 
 _EVENT_SECONDS = 1.0
 _PLAIN_LINES = 10
+# What a stream raises that was closed, is full or has lost its reader; for the last one rich ends the program.
+_UNWRITABLE = (OSError, ValueError, SystemExit)
 
 
 class Display(StrEnum):
@@ -45,16 +47,38 @@ class _Pace:
 
 @contextmanager
 def progress_display(display: Display | None, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told how many episodes are finished: a bar on a terminal, else lines, or JSON lines."""
+    """Yield a function that is told how many episodes are finished: a bar on a terminal, else lines, or JSON lines.
+
+    A display that cannot be written is dropped, and the run goes on without it.
+    """
     chosen = display or (Display.rich if sys.stderr.isatty() else Display.plain)
     shown = {Display.none: _nothing, Display.plain: _lines, Display.json: _events, Display.rich: _bar}[chosen]
-    with shown(total) as show:
-        yield show
+    showing = shown(total)
+    show: Callable[[int], None] = _nowhere
+    with suppress(*_UNWRITABLE):
+        show = showing.__enter__()
+
+    def tell(done: int) -> None:
+        nonlocal show
+        try:
+            show(done)
+        except _UNWRITABLE:
+            show = _nowhere
+
+    try:
+        yield tell
+    finally:
+        with suppress(*_UNWRITABLE):
+            showing.__exit__(None, None, None)
+
+
+def _nowhere(done: int) -> None:
+    """Show nothing."""
 
 
 @contextmanager
 def _nothing(total: int) -> Iterator[Callable[[int], None]]:
-    yield lambda done: None
+    yield _nowhere
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,9 @@ from schemarouter.cli.common import CatalogView, SurfaceName, print_json
 from schemarouter.cli.progress import Display, progress_display
 from schemarouter.cli.starting import EngineName, Part, begin, make_engine, output_tokens
 from schemarouter.errors import UsageError
+
+# Days enough; timers take no more than some years.
+_MOST_SECONDS = 1_000_000
 
 
 def run(
@@ -45,6 +47,7 @@ def run(
     display: Annotated[Display | None, typer.Option(help="Progress on stderr; rich on a terminal, else plain.")] = None,
 ) -> None:
     """Run the experiment, or go on with it. No outcome is shown before all of it is done."""
+    from conditions.code import whole_fingerprint
     from conditions.experiment import execute
     from conditions.plan import parse_shard
     from conditions.runner import Setup
@@ -60,12 +63,13 @@ def run(
         str(retrievers.resolve(retriever or protocol.retriever)),
         str(agents.resolve(agent or protocol.agent)),
         catalog_view.value,
+        whole_fingerprint(),
     )
     part = Part(tuple(task or ()), tuple(catalog or ()), tuple(condition or ()), limit, repeat)
     here = parse_shard(shard)
     price = load_price(prices, agents.resolve(setup.agent).name) if prices is not None else None
     spending = Spending(max_tokens=max_tokens, max_cost=max_cost, price=price, output_tokens=output_tokens)
-    limits = Limits(_seconds(episode_seconds), count_output=spending.priced)
+    limits = Limits(_seconds(episode_seconds), count_output=spending.counts_output)
     started = begin(setup, part, limits, out, exploratory=exploratory)
     works = make_engine(engine, setup, workers, limits, address)
     expected = len(here.units(started.plan))
@@ -86,8 +90,8 @@ def run(
 
 
 def _seconds(given: float | None) -> float | None:
-    if given is not None and not (given > 0 and math.isfinite(given)):
-        raise UsageError(f"--episode-seconds is more than 0, got {given}.")
+    if given is not None and not 0 < given <= _MOST_SECONDS:
+        raise UsageError(f"--episode-seconds is more than 0 and at most {_MOST_SECONDS:,}, got {given}.")
     return given
 
 

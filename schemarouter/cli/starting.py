@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from schemarouter.tokens import TokenCounter
 
 
+_MOST_WORKERS = 10_000
+
+
 class EngineName(StrEnum):
     """Who runs the episodes: this machine's processes, or Ray's."""
 
@@ -49,7 +52,9 @@ class Started:
 
     def gone_on(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The header of a run that was begun under other code and goes on under this one."""
-        return self.stamped({**stored, "resumed": [*stored["resumed"], self.header["provenance"]]})
+        latest, here = [stored["provenance"], *stored["resumed"]][-1], self.header["provenance"]
+        same = all(latest.get(name) == value for name, value in here.items() if name != "argv")
+        return self.stamped(stored if same else {**stored, "resumed": [*stored["resumed"], here]})
 
 
 def begin(setup: Setup, part: Part, limits: Limits, out: Path, *, exploratory: bool) -> Started:
@@ -127,8 +132,8 @@ def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
 
 def make_engine(name: EngineName, setup: Setup, workers: int, limits: Limits, address: str) -> Engine:
     """Who does the work. Raises UsageError for options that cannot be or do not go together, SchemaRouterError without Ray."""
-    if workers < 1:
-        raise UsageError(f"--workers is a whole number from 1, got {workers}.")
+    if not 1 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"--workers is a whole number from 1 to {_MOST_WORKERS:,}, got {workers}.")
     if address and name is not EngineName.ray:
         raise UsageError("--address is of a Ray cluster; give --engine ray too.")
     if name is EngineName.ray:

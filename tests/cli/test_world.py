@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from conditions import code
 from conditions.store import PROVENANCE_PARTS
 from preregistration.lock import FILES
 from schemarouter.cli import world
 from schemarouter.cli.render import code_text, points
 from schemarouter.errors import InvalidRunError
 
-read_anew = world.code_fingerprint.__wrapped__
+read_anew = code.code_fingerprint.__wrapped__
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A small checkout with a file in each package."""
-    for package in world.CODE:
+    for package in code.CODE:
         (tmp_path / package / "inner").mkdir(parents=True)
         (tmp_path / package / "inner" / "code.py").write_text(f"NAME = {package!r}\n")
     (tmp_path / "preregistration" / "protocol-v1.json").write_text("{}")
@@ -83,11 +84,11 @@ def test_a_file_that_cannot_be_read_is_one_message(root: Path, monkeypatch: pyte
 
 
 def test_the_code_of_this_program_is_all_of_it() -> None:
-    named = {*world._code_files(world.ROOT)}
+    named = {*code._code_files(code.ROOT)}
     assert {"conditions/lock.py", "schemarouter/cli/world.py", "preregistration/lock.py"} <= named
     assert any(name.startswith("surface/catalog/") for name in named)
     assert named.isdisjoint(f"preregistration/{name}" for name in FILES.values())
-    assert world.provenance()["code"] == world.code_fingerprint(world.ROOT)
+    assert world.provenance()["code"] == code.code_fingerprint(code.ROOT)
 
 
 def test_a_provenance_has_the_parts_that_a_run_directory_is_read_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ def test_a_provenance_has_the_parts_that_a_run_directory_is_read_with(monkeypatc
 
 
 def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"rev-parse": str(world.ROOT)}
+    answers = {"rev-parse": str(code.ROOT)}
     monkeypatch.setattr(world, "_git", lambda *arguments: answers.get(arguments[0]))
     assert world.provenance()["dirty"] is None
 

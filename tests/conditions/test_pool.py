@@ -8,13 +8,14 @@ import os
 import signal
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pebble import ProcessPool
 
-from conditions.engine import Engine, InProcess
+from conditions.engine import Engine, InProcess, WorkersLostError
 from conditions.experiment import InfrastructureError, execute
 from conditions.plan import Plan, make_plan
 from conditions.pool import Pool
@@ -174,6 +175,57 @@ def test_what_a_worker_cannot_begin_is_told_as_it_would_be_here(tmp_path: Path) 
     with pytest.raises(SchemaRouterError, match="no such thing; take another"):
         fill(tmp_path / "run", Pool(failing, 2))
     assert multiprocessing.active_children() == []
+
+
+@dataclass(frozen=True)
+class Stillborn:
+    """Makes a runner, but for the first `times` processes that try: those die of it before they took any work."""
+
+    folder: str
+    times: int
+
+    def __call__(self) -> Runner:
+        for number in range(self.times):
+            try:
+                (Path(self.folder) / f"dead{number}").touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+        return toy_runner()
+
+
+def test_workers_that_die_before_they_took_any_work_are_replaced_and_nobody_is_blamed(
+    tmp_path: Path, alone: Path
+) -> None:
+    folder = fill(tmp_path / "run", Pool(Stillborn(str(tmp_path), 2), 1))
+    assert (tmp_path / "dead1").exists()
+    assert bytes_of(folder) == bytes_of(alone)
+    assert multiprocessing.active_children() == []
+
+
+def test_workers_that_always_die_end_the_run_with_one_message_and_nothing_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conditions.pool._MOST_BROKEN_POOLS", 1)
+    with pytest.raises(WorkersLostError, match=r"before they did anything, 2 times in a row.*same command") as told:
+        fill(tmp_path / "run", Pool(partial(os._exit, 7), 1))
+    assert told.value.exit_code == 3
+    assert read_records(tmp_path / "run") == []
+    assert multiprocessing.active_children() == []
+
+
+def test_a_pool_that_breaks_as_work_is_handed_in_is_replaced(
+    tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule, calls = ProcessPool.schedule, iter(range(1000))
+
+    def refusing(self: ProcessPool, *args: Any, **kwargs: Any) -> Any:
+        if next(calls) == 1:
+            raise RuntimeError("Unexpected error within the Pool")
+        return schedule(self, *args, **kwargs)
+
+    monkeypatch.setattr(ProcessPool, "schedule", refusing)
+    assert bytes_of(fill(tmp_path / "run", Pool(toy_runner, 1))) == bytes_of(alone)
 
 
 def test_an_interrupted_run_leaves_no_process_and_goes_on(tmp_path: Path, alone: Path) -> None:

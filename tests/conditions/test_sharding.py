@@ -15,7 +15,7 @@ from conditions.experiment import execute
 from conditions.lock import hold
 from conditions.merge import merge
 from conditions.plan import Plan, Shard, make_plan, parse_shard
-from conditions.shards import shard_name, timing_name
+from conditions.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name, timing_name
 from conditions.store import RUN_FILE, pretty_json, read_run
 from gates.aggregate import World, aggregate, write_aggregate
 from schemarouter.errors import InvalidRunError, UsageError
@@ -180,9 +180,75 @@ def test_a_damaged_shard_is_refused_before_anything_is_written(
 def test_two_versions_of_a_shard_are_refused(parts: list[Path], tmp_path: Path) -> None:
     shutil.copytree(parts[1], tmp_path / "again")
     path = tmp_path / "again" / shard_name(Shard(2, 3))
-    path.write_bytes(_cut(path.read_bytes()))
+    records = [line.record for line in read_shard(path) if isinstance(line, ShardLine)]
+    path.unlink()
+    with ShardWriter(path, header_line(read_run(tmp_path / "again"), Shard(2, 3))) as writer:
+        for record in reversed(records):
+            writer.append(record)
     with pytest.raises(InvalidRunError, match="two versions of one shard"):
         merge([*parts, tmp_path / "again"], tmp_path / "merged")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_shard_that_has_gone_on_takes_the_place_of_where_it_was(
+    first: int, parts: list[Path], tmp_path: Path, whole: bytes
+) -> None:
+    shutil.copytree(parts[1], tmp_path / "before")
+    path = tmp_path / "before" / shard_name(Shard(2, 3))
+    path.write_bytes(_cut(_cut(path.read_bytes())))
+    given = [tmp_path / "before", *parts] if first == 0 else [*parts, tmp_path / "before"]
+    merge(given, tmp_path / "merged")
+    assert result(tmp_path / "merged") == whole
+    # Also where it was is what the directory held until now.
+    merged = tmp_path / "merged" / shard_name(Shard(2, 3))
+    merged.write_bytes(path.read_bytes())
+    merge(parts, tmp_path / "merged")
+    assert result(tmp_path / "merged") == whole
+
+
+def test_a_directory_whose_shard_somebody_works_on_is_not_merged_into(parts: list[Path], tmp_path: Path) -> None:
+    merge(parts, tmp_path / "merged")
+    with hold(tmp_path / "merged", Shard(2, 3)), pytest.raises(InvalidRunError, match="is in use by process"):
+        merge(parts, tmp_path / "merged")
+
+
+def test_a_merge_that_was_killed_before_its_first_file_goes_on(parts: list[Path], tmp_path: Path, whole: bytes) -> None:
+    (tmp_path / "merged").mkdir()
+    (tmp_path / "merged" / f".{RUN_FILE}.abc").write_text("{")
+    (tmp_path / "merged" / ".lock-00001-of-00003").write_text("")
+    merge(parts, tmp_path / "merged")
+    assert result(tmp_path / "merged") == whole
+
+
+def test_shards_under_other_limits_do_not_come_together_by_being_copied(tmp_path: Path) -> None:
+    fill(tmp_path / "one", 1, 2)
+    header = run_json(toy_protocol(), SURFACE, PLAN, IDENTITIES)
+    limited = {**header, "limits": {"episode_seconds": 5.0}}
+    execute(tmp_path / "two", limited, PLAN, InProcess(toy_runner()), lambda done: None, shard=Shard(2, 2))
+    shutil.copy(tmp_path / "two" / shard_name(Shard(2, 2)), tmp_path / "one")
+    with pytest.raises(
+        InvalidRunError, match=r"00002-of-00002\.jsonl, line 1: the shard's limits are not those of run\.json"
+    ):
+        aggregate(tmp_path / "one", WORLD)
+
+
+@pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-40], lambda data: data + b"{}"])
+def test_a_shard_that_another_process_changes_meanwhile_ends_the_run(
+    change: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "run" / shard_name(Shard(1, 1))
+
+    def progress(done: int) -> None:
+        if done == 5:
+            with path.open("r+b") as file:
+                changed = change(file.read())
+                file.seek(0)
+                file.truncate()
+                file.write(changed)
+
+    header = run_json(toy_protocol(), SURFACE, PLAN, IDENTITIES)
+    with pytest.raises(InvalidRunError, match="another process wrote to it or cut it off meanwhile"):
+        execute(tmp_path / "run", header, PLAN, InProcess(toy_runner()), progress)
 
 
 def test_swapped_shards_are_refused_by_their_headers(parts: list[Path], tmp_path: Path) -> None:
@@ -230,7 +296,7 @@ def test_the_one_that_comes_second_takes_up_the_header_of_the_first(
     """Both have seen an empty folder; the second finds a header where it is about to put its own."""
     fill(tmp_path / "run", 1, 2)
     before = (tmp_path / "run" / RUN_FILE).read_bytes()
-    monkeypatch.setattr("conditions.experiment._holds_a_run", lambda folder: False)
+    monkeypatch.setattr("conditions.experiment.holds_a_run", lambda folder: False)
     fill(tmp_path / "run", 2, 2)
     assert (tmp_path / "run" / RUN_FILE).read_bytes() == before
     with pytest.raises(InvalidRunError, match="holds another run"):

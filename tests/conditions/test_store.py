@@ -31,7 +31,7 @@ from schemarouter.identity import sha256_hex
 from schemarouter.records import Ended, EpisodeRecord, Exposed, encode
 from tests.strategies import LAWS
 
-HEADER = header_line({"surface": "s1"}, {"tasks": ["a"]})
+HEADER = header_line({"identities": {"surface": "s1"}, "plan": {"tasks": ["a"]}, "limits": {}})
 SHOWN = Exposed(0, "open", ("a.b",), (), False, False)
 RECORDS = [
     EpisodeRecord(1, "t-en-01", 12, "FULL", 1, (SHOWN, Ended(1, "stalled", "한 줄\u2028", ()))),
@@ -105,7 +105,7 @@ def test_another_runs_shard_is_refused_and_left_as_it_is(shard: Path) -> None:
     torn = shard.read_bytes() + b'{"chain":"half'
     shard.write_bytes(torn)
     with pytest.raises(InvalidRunError, match="belongs to another run"):
-        ShardWriter(shard, header_line({"surface": "s2"}, {"tasks": ["a"]}))
+        ShardWriter(shard, header_line({"identities": {"surface": "s2"}, "plan": {"tasks": ["a"]}, "limits": {}}))
     assert shard.read_bytes() == torn, "a refused file keeps every byte"
 
 
@@ -207,8 +207,8 @@ def test_a_folder_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) ->
 
 
 def test_headers_are_canonical_whatever_the_order_of_their_parts() -> None:
-    one = header_line({"a": 1, "b": 2}, {"x": 1}, Shard(1, 2))
-    assert one == header_line({"b": 2, "a": 1}, {"x": 1}, Shard(1, 2))
+    one = header_line({"identities": {"a": 1, "b": 2}, "plan": {"x": 1}, "limits": {}}, Shard(1, 2))
+    assert one == header_line({"limits": {}, "plan": {"x": 1}, "identities": {"b": 2, "a": 1}}, Shard(1, 2))
     assert orjson.loads(one)["header"]["schema_version"] == RUN_SCHEMA_VERSION
 
 

@@ -103,7 +103,7 @@ def first_of_two(run: Path) -> None:
     """Leave of a run the shard that would be the first of two."""
     records, told = read_records(run), read_run(run)
     (run / SHARD).unlink()
-    header = header_line(told["identities"], told["plan"], Shard(1, 2))
+    header = header_line(told, Shard(1, 2))
     with ShardWriter(run / shard_name(Shard(1, 2)), header) as writer:
         for record in records[::2]:
             writer.append(record)
@@ -112,9 +112,7 @@ def first_of_two(run: Path) -> None:
 def second_shard(run: Path, source: Path) -> None:
     """Put the first shard of a run into another one as its second."""
     told = read_run(source)
-    with ShardWriter(
-        run / shard_name(Shard(2, 2)), header_line(told["identities"], told["plan"], Shard(2, 2))
-    ) as writer:
+    with ShardWriter(run / shard_name(Shard(2, 2)), header_line(told, Shard(2, 2))) as writer:
         for record in read_records(source):
             writer.append(record)
 
@@ -380,3 +378,14 @@ def test_an_attempt_that_the_machine_ended_starts_from_the_ranking_of_the_others
 
     line = put_before(run, episode(run, "SR-5-STATIC", 1), lost)
     refused(run, real.world, "the arms start from different rankings", f"{SHARD}, line {line}")
+
+
+def test_a_time_limit_is_refused_in_a_run_without_one(real: Slice, run: Path) -> None:
+    end = Ended(0, "time_limit", "the episode took more than 2 s", ())
+    line = edit_record(run, episode(run, "FULL", 2), lambda record: with_events(record, [end]))
+    refused(run, real.world, f"{SHARD}, line {line}: ", "ended by a time limit, and this run has none")
+
+
+def test_a_division_without_end_is_no_shard(real: Slice, run: Path) -> None:
+    (run / SHARD).rename(run / "episodes-00001-of-100000000.jsonl")
+    refused(run, real.world, "episodes-00001-of-100000000.jsonl: no name of a shard")

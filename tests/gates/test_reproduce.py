@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -87,9 +87,20 @@ def test_repeats_are_made_again_each_with_its_seed(tmp_path: Path) -> None:
         reproduce(folder, world, lambda done: None)
 
 
-def test_what_the_machine_ended_is_passed_over(real: Slice, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("reason", "count"), [("infrastructure", 29), ("time_limit", 30)])
+def test_of_what_was_cut_off_it_is_compared_what_led_there(
+    reason: Literal["infrastructure", "time_limit"], count: int, real: Slice, tmp_path: Path
+) -> None:
     folder = named(real.copy(tmp_path))
     name = read_records(folder)[3].episode_id
-    late = Ended(0, "time_limit", "the episode took more than 2 s", ())
-    edit_record(folder, name, lambda record: with_events(record, [late]))
-    assert reproduce(folder, real.world, lambda done: None) == 29
+    end = Ended(0, reason, "the episode took more than 2 s", ())
+    edit_record(folder, name, lambda record: with_events(record, [record.events[0], end]))
+    assert reproduce(folder, real.world, lambda done: None) == count
+
+    def forged(record: Any) -> Any:
+        return with_events(record, [replace(record.events[0], can_turn=not record.events[0].can_turn), end])
+
+    edit_record(folder, name, forged)
+    if reason == "time_limit":
+        with pytest.raises(InvalidRunError, match=r"event 0 \(Exposed\)"):
+            reproduce(folder, real.world, lambda done: None)

@@ -35,8 +35,8 @@ def stored(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def signed(body: bytes) -> bytes:
-    return body + hashlib.sha256(body).digest()
+def signed(body: bytes, path: Path) -> bytes:
+    return body + hashlib.sha256(path.name.encode() + body).digest()
 
 
 def npy(array: np.ndarray[Any, Any], *, pickled: bool = False) -> bytes:
@@ -126,7 +126,7 @@ def test_a_torn_or_altered_file_is_computed_again_and_put_right(cut: int, flip: 
 def test_a_file_of_something_else_is_not_believed_even_with_a_right_digest(tmp_path: Path, body: bytes) -> None:
     entry_vectors(StubEncoder(), TEXTS, tmp_path)
     (path,) = stored(tmp_path)
-    path.write_bytes(signed(body))
+    path.write_bytes(signed(body, path))
     encoder = StubEncoder()
     np.testing.assert_array_equal(entry_vectors(encoder, TEXTS, tmp_path), fresh(encoder, TEXTS))
     assert encoder.asked == TEXTS
@@ -166,10 +166,27 @@ def test_a_full_disk_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_file_is_an_npy_file_with_its_digest(tmp_path: Path, texts: list[str]) -> None:
     entry_vectors(StubEncoder(), texts, tmp_path)
     (path,) = stored(tmp_path)
-    assert path.read_bytes() == signed(npy(fresh(StubEncoder(), texts)))
+    assert path.read_bytes() == signed(npy(fresh(StubEncoder(), texts)), path)
     again = entry_vectors(StubEncoder(), texts, tmp_path)
     assert again.shape == (len(texts), StubEncoder.dimensions)
     assert again.flags.writeable
+
+
+def test_a_file_under_the_name_of_another_is_computed_anew(tmp_path: Path) -> None:
+    entry_vectors(StubEncoder(), ["a"], tmp_path)
+    (one,) = stored(tmp_path)
+    entry_vectors(StubEncoder(), ["b"], tmp_path)
+    (other,) = (path for path in stored(tmp_path) if path != one)
+    other.write_bytes(one.read_bytes())
+    assert entry_vectors(StubEncoder(), ["b"], tmp_path).tobytes() == fresh(StubEncoder(), ["b"]).tobytes()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    entry_vectors(StubEncoder(), TEXTS, tmp_path)
+    (path,) = stored(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert len(entry_vectors(StubEncoder(), TEXTS, tmp_path)) == len(TEXTS)
 
 
 def test_entry_vectors_go_to_the_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
