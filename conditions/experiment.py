@@ -57,10 +57,10 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
         write_whole(folder / RUN_FILE, pretty_json(go_on(read_run(folder))))
 
 
-def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str) -> list[str]:
-    """What two parts of a header say differently, a line each; the command line may differ."""
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str, where: str = "now") -> list[str]:
+    """What two parts of a header say differently, a line each; the command line may differ. `where` the second one stands."""
     return [
-        f"{part}.{name}: {stored.get(name)!r} there, {now.get(name)!r} now"
+        f"{part}.{name}: {stored.get(name)!r} there, {now.get(name)!r} {where}"
         for name in sorted(set(stored) | set(now))
         if name != "argv" and stored.get(name) != now.get(name)
     ]

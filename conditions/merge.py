@@ -60,7 +60,7 @@ def _same_run(folders: Sequence[Path]) -> dict[str, Any]:
     first = read_run(folders[0])
     for folder in folders[1:]:
         other = read_run(folder)
-        lines = [line for part in _COMPARED for line in differences(first[part], other[part], part)]
+        lines = [line for part in _COMPARED for line in differences(first[part], other[part], part, "here")]
         lines += [
             f"{part}: {first[part]!r} there, {other[part]!r} here"
             for part in ("surface", "stamp", "resumed")
@@ -87,7 +87,7 @@ def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
     missing = [f"{shard.index}/{shard.count}" for shard in whole if shard not in found]
     if missing:
         raise InvalidRunError(
-            f"{len(missing)} of {counts[0]} shards are missing: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}."
+            f"shards missing: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''} ({len(missing)} of {counts[0]})."
         )
     return {shard: found[shard] for shard in whole}
 
@@ -98,7 +98,7 @@ def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) ->
     for line in read_shard(path):
         if not isinstance(line, ShardLine):
             for part in ("identities", "plan", "limits"):
-                lines = differences(run[part], line[part], part)
+                lines = differences(run[part], line[part], part, "here")
                 if lines:
                     raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
             continue

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conditions.work import Done, input_tokens
 from schemarouter.catalog import explain
-from schemarouter.errors import InvalidRunError, UsageError, unknown
+from schemarouter.errors import InvalidRunError, UsageError, closest
 from schemarouter.records import EpisodeRecord
 
 _MILLION = 1_000_000
@@ -38,7 +38,11 @@ def load_price(path: Path, agent: str) -> Price:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: no TOML ({error}).") from None
     if agent not in told:
-        raise UsageError(f"{path}: no price; {unknown('agent', agent, told)}")
+        known = ", ".join(sorted(told)) or "nobody"
+        raise UsageError(
+            f"{path} has no price of the agent {agent!r}; it has one of {known}.{closest(agent, told)} "
+            f"Add a table [{agent}]."
+        )
     try:
         return Price.model_validate(told[agent])
     except ValidationError as error:

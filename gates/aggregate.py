@@ -151,7 +151,7 @@ def divided(folder: Path) -> list[Shard]:
     if missing:
         first = missing[0]
         raise InvalidRunError(
-            f"{folder} is not terminal: {len(missing)} of {counts[0]} shards are missing, the first {shard_name(first)}; "
+            f"{folder} is not terminal: shards missing: {len(missing)} of {counts[0]}, the first {shard_name(first)}; "
             f"bring them here with schemarouter merge, or run --shard {first.index}/{first.count}."
         )
     return whole

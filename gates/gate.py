@@ -34,6 +34,7 @@ from gates.repeats import repeats
 from gates.rows import Rows
 from gates.sums import Sums, Table
 from preregistration.protocol import Protocol, StatisticsRules
+from schemarouter.agents import registry as agents
 
 STATIC, PROGRESSIVE, STATE_AWARE = "SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE"
 SLICED = ("task_pass", "next_required_recall", "initial_miss_recovery")
@@ -304,9 +305,16 @@ def judge(result: Aggregate, protocol: Protocol) -> Verdict:
             "provenance": result.run["provenance"],
             "counts_sha256": statistics.fingerprint,
             "episodes": {"counted": len(result.rows), "expected": len(result.plan.units)},
-            "agent_note": "The agent knows the plan and makes no wrong choice: this measures retrieval, not a language model.",
+            "agent_note": _agent_note(str(result.run["identities"].get("agent", ""))),
         },
     )
+
+
+def _agent_note(agent: str) -> str:
+    """What a reader has to know of the agent: what it says of itself, and that it is no language model."""
+    name = agent.partition("(")[0]
+    told = agents.declaration(name).summary if name in agents.AGENTS else "unknown here"
+    return f"The agent, {agent}, {told}. It knows the plan: this measures retrieval, not a language model."
 
 
 def _arm(gate: Gate, arm: str) -> dict[str, Any]:

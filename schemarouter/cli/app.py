@@ -45,6 +45,7 @@ app.add_typer(lookup.state_app, name="state")
 
 def main() -> None:
     """Run the program. A user's mistake is one message and an exit code; a bug is a traceback and an exit code of its own."""
+    _one_thread()
     _ready_streams()
     code = _run()
     try:
@@ -57,6 +58,12 @@ def main() -> None:
         _tell(f"error: the output cannot be written ({error}).")
         code = code or EXIT_INVALID
     sys.exit(code)
+
+
+def _one_thread() -> None:
+    """Numeric libraries get one thread unless somebody says otherwise: over small matrices more of them only fight."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def _ready_streams() -> None:

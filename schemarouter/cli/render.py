@@ -10,7 +10,7 @@ from rich.table import Table
 
 from conditions.shards import SHARD_GLOB, ShardLine, read_shard
 from gates.aggregate import Aggregate
-from gates.gate import SLICED, Criterion, Verdict
+from gates.gate import DRAWN, SLICED, Criterion, Verdict
 from gates.intervals import Interval
 from gates.measures import BY_NAME, SR_CONDITIONS, Measure
 from schemarouter.cli.common import console as make_console
@@ -68,7 +68,8 @@ def print_verdict(verdict: Verdict) -> None:
     episodes = verdict.provenance["episodes"]
     console.print(f"{episodes['counted']}/{episodes['expected']} episodes. {verdict.provenance['agent_note']}")
     failed = [str(item.number) for item in verdict.criteria if not item.passed]
-    word = "PASS" if verdict.passed else f"FAIL (criteria {', '.join(failed)})"
+    plural = "criterion" if len(failed) == 1 else "criteria"
+    word = "PASS" if verdict.passed else f"FAIL ({plural} {', '.join(failed)})"
     console.print(f"[bold]Verdict: {word}[/bold]" + (f" — {verdict.stamp}" if verdict.stamp else ""))
 
 
@@ -92,7 +93,7 @@ def _arms(verdict: Verdict) -> Table:
                 text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.percent)
             cells.append(text)
         table.add_row(measure.title, *cells)
-        if verdict.repeats:
+        if verdict.repeats and measure.name in DRAWN:
             table.add_row("    run-to-run spread", *_spreads(verdict, measure))
     return table
 
@@ -105,7 +106,10 @@ def _spreads(verdict: Verdict, measure: Measure) -> list[str]:
             cells.append("–")
             continue
         told = verdict.repeats[name][measure.name]
-        cells.append(f"SD {number(told['spread'], rate=measure.percent)} of {len(told['values'])} runs")
+        unit = " points" if measure.percent else ""
+        spread = told["spread"]
+        scaled = None if spread is None else spread * (100 if measure.percent else 1)
+        cells.append("undefined" if scaled is None else f"SD {scaled:,.1f}{unit}, {len(told['values'])} repeats")
     return cells
 
 

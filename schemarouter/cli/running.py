@@ -40,7 +40,10 @@ def run(
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop before an episode once so many were used.")] = None,
     max_cost: Annotated[float | None, typer.Option(help="Stop before an episode once so much was spent.")] = None,
-    prices: Annotated[Path | None, typer.Option(help="TOML: [agent] input_per_million, output_per_million.")] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(help="TOML: a table for each agent, [name], with input_per_million and output_per_million."),
+    ] = None,
     exploratory: Annotated[
         bool, typer.Option("--exploratory", help="Stamp it EXPLORATORY in any case, and go on under other code.")
     ] = False,
@@ -84,6 +87,8 @@ def run(
             spending=spending,
             go_on=started.gone_on if exploratory else None,
         )
+    if display is Display.json:
+        return
     whole = here.count == 1
     then = f"Next: schemarouter gate {out}" if whole else f"Next, with all shards here: schemarouter gate {out}"
     typer.echo(f"{expected} episodes in {out}. {then}", err=True)

@@ -263,8 +263,8 @@ def test_merge_refuses_a_damaged_shard_with_its_line_and_makes_nothing(
 
 def test_merge_refuses_what_is_missing_swapped_or_of_another_run(parts: tuple[Path, Path], tmp_path: Path) -> None:
     out, other = tmp_path / "merged", tmp_path / "other"
-    refused(inside("merge", parts[0], "--out", out), 3, "1 of 2 shards are missing: 2/2")
-    refused(inside("gate", parts[0]), 3, "1 of 2 shards are missing", SECOND_HALF, "--shard 2/2")
+    refused(inside("merge", parts[0], "--out", out), 3, "shards missing: 2/2 (1 of 2)")
+    refused(inside("gate", parts[0]), 3, "shards missing: 1 of 2", SECOND_HALF, "--shard 2/2")
     refused(inside("merge", tmp_path / "nowhere", "--out", out), 3, "does not exist")
     command = ("--retriever", "random(seed=2)", *SMALL[2:], "--shard", "2/2")
     assert inside("run", "--out", other, *command).code == 0

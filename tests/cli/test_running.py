@@ -117,7 +117,7 @@ TABLES: dict[str, tuple[bytes | None, tuple[str, ...]]] = {
     "no TOML": (b"[reference\n", ("no TOML",)),
     "no text": (b"\xff\xfe", ("no TOML",)),
     "another agent": (b"[referense]\ninput_per_million = 1\noutput_per_million = 1\n",
-                      ("unknown agent 'reference'", "Did you mean 'referense'?")),
+                      ("no price of the agent 'reference'", "Did you mean 'referense'?", "Add a table [reference]")),
     "half a price": (b"[reference]\ninput_per_million = 1\n", ("[reference]", "output_per_million")),
     "below zero": (b"[reference]\ninput_per_million = -1\noutput_per_million = 1\n", ("[reference]", "input_per_million")),
     "without end": (b"[reference]\ninput_per_million = inf\noutput_per_million = 1\n", ("input_per_million",)),
@@ -219,9 +219,8 @@ def events(err: str) -> list[dict[str, Any]]:
 def test_json_progress_is_counts_alone_from_start_to_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
     made = inside("run", "--out", out, *GRID, "--display", "json")
-    *lines, last = made.err.splitlines()
-    assert (made.code, made.stdout) == (0, b"") and last.startswith(f"10 episodes in {out}.")
-    told = events("\n".join(lines))
+    assert (made.code, made.stdout) == (0, b"")
+    told = events(made.err)
     assert told[0]["event"] == "start" and told[-1]["event"] == "end"
     assert {event["event"] for event in told[1:-1]} <= {"progress"}
     keys = {"event", "finished", "expected", "episodes_per_second", "seconds_left"}

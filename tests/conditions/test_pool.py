@@ -143,9 +143,7 @@ def test_an_episode_that_kills_every_worker_ends_the_run_and_the_same_command_go
     assert aggregate(folder, WORLD).rows == aggregate(alone, WORLD).rows
 
 
-@pytest.mark.parametrize(
-    ("fault", "told"), [("hang", "took more than 2 s"), ("deaf", "killed after more than 2 s")]
-)
+@pytest.mark.parametrize(("fault", "told"), [("hang", "took more than 2 s"), ("deaf", "killed after more than 2 s")])
 def test_a_worker_that_hangs_is_a_failed_episode_on_record(
     fault: str, told: str, tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
