@@ -10,6 +10,7 @@ from typing import Protocol
 
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, lost, perform
+from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
 
 MakeRunner = Callable[[], Runner]
@@ -41,8 +42,9 @@ class InProcess:
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
         """Yield what came of each job."""
-        for job in jobs:
-            yield perform(self._runner, job, self._limits)
+        with seldom_collected():
+            for job in jobs:
+                yield perform(self._runner, job, self._limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pebble import ProcessExpired, ProcessPool
 from conditions.engine import MakeRunner, Outcome, WorkersLostError, drive, most_seconds
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, perform
+from schemarouter.collector import seldom_collected
 from schemarouter.tokens import load_tokenizer
 
 # Small matrices: several threads of a library in each of several processes only get into each other's way.
@@ -185,7 +186,8 @@ def _work(limits: Limits, jobs: tuple[Job, ...]) -> list[Done]:
     (made,) = _made
     if isinstance(made, Exception):
         raise made
-    return [perform(made, job, limits) for job in jobs]
+    with seldom_collected():
+        return [perform(made, job, limits) for job in jobs]
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from gates.sums import Sums, Table
 from preregistration.protocol import Protocol
 from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
+from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
 from schemarouter.records import Ended, EpisodeRecord, outside
 from schemarouter.tokens import TokenCounter
@@ -116,8 +117,9 @@ def aggregate(folder: Path, world: World) -> Aggregate:
     check_stamp(run, world.protocol, world.surface, plan)
     compare_identities(run["identities"], world.identities(run), "run.json")
     collected = _Collected(run, plan, world)
-    for shard in divided(folder):
-        collected.read(folder / shard_name(shard), shard)
+    with seldom_collected():
+        for shard in divided(folder):
+            collected.read(folder / shard_name(shard), shard)
     missing = collected.rows.missing()
     if missing:
         shown = ", ".join(plan.units[place].episode_id for place in missing[:3])

@@ -18,6 +18,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "schemarouter",
         "schemarouter.bounded",
         "schemarouter.characters",
+        "schemarouter.collector",
         "schemarouter.errors",
         "schemarouter.identity",
         "schemarouter.kept",
