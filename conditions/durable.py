@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -14,7 +15,26 @@ from schemarouter.errors import InvalidRunError
 GROUP_SECONDS = 1.0
 
 
-class Log:
+class Closing(ABC):
+    """What is closed at the end of a block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Bring everything to the disk. Raises InvalidRunError where that fails."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        # What ended the block is told, and not also what became of closing the file.
+        with suppress(InvalidRunError):
+            self.close()
+
+
+class Log(Closing):
     """A file to append lines to, each in one write; what was written is brought to the disk by group.
 
     Nothing is buffered: what a full disk did not take is not written again when the file is closed. A thread of its own syncs
@@ -108,17 +128,6 @@ class Log:
             self._file.close()
         if self._failure is not None:
             raise self._unwritable(self._failure)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-            return
-        # What ended the block is told, and not also what became of closing the file.
-        with suppress(InvalidRunError):
-            self.close()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import orjson
 
-from conditions.durable import Log
+from conditions.durable import Closing, Log
 from conditions.plan import WHOLE, Shard
 from conditions.store import RUN_SCHEMA_VERSION, check_version, upgrade, wrong_parts
 from schemarouter.errors import InvalidRunError
@@ -200,7 +200,7 @@ def _names_shard(name: str, shard: list[Any]) -> bool:
     return 1 <= index <= count and shard_name(Shard(index, count)) == name
 
 
-class ShardWriter:
+class ShardWriter(Closing):
     """Appends records to a shard; opened again, it goes on after the last whole line."""
 
     def __init__(
@@ -270,17 +270,6 @@ class ShardWriter:
     def close(self) -> None:
         """Bring everything to the disk."""
         self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-            return
-        # What ended the block is told, and not also what became of closing the file.
-        with suppress(InvalidRunError):
-            self.close()
 
 
 def _whole_lines(path: Path) -> int:
