@@ -121,7 +121,7 @@ class Typed:
         scores = np.round(gains.sum(axis=1), SCORE_DECIMALS)
         chosen = top_k(scores, k)
         items = tuple((self.ids[place], float(scores[place])) for place in chosen)
-        parts = self._parts(chosen, own[chosen], gains[chosen], log_odds[chosen], phase)
+        parts = self._parts(chosen, own, gains, log_odds, phase)
         unread = (self._relevance.unread, self._read.get(request).unread)
         note = "; ".join(filter(None, (silence(items, k, len(self.ids)), *unread)))
         return Ranking(items, (Stage("typed", len(items), note),), self._tokens(request, state), parts)
@@ -151,7 +151,8 @@ class Typed:
         told = own * self._own[phase] * scale
         # Relevance is measured against the best entry, which is the same number for all of them.
         against = log_odds * scale - told.sum(axis=1)
-        columns = np.column_stack((gains @ _SCORE_GROUPS, told @ _RELEVANCE_GROUPS, against)).tolist()
+        # Over all entries, whichever are asked for: the last bits of a product change with its number of rows.
+        columns = np.column_stack((gains @ _SCORE_GROUPS, told @ _RELEVANCE_GROUPS, against))[chosen].tolist()
         return {
             self.ids[place]: dict(zip(_PARTS, row, strict=True))
             for place, row in zip(chosen.tolist(), columns, strict=True)

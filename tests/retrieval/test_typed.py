@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schemarouter.catalog_views import VIEWS, viewed
@@ -88,6 +88,7 @@ def test_the_order_of_entries_does_not_matter(entries: list[Entry], query: str, 
 
 @FEW
 @given(state=states, k=st.integers(-1, 40))
+@example(state=ExecutionState.start("0!"), k=21)
 def test_a_smaller_k_is_a_prefix_of_a_larger_one(toys: Typed, state: ExecutionState, k: int) -> None:
     text = state.retrieval_query()
     some, every = toys.rank(text, k=k), toys.rank(text, k=10**6)
