@@ -22,7 +22,7 @@ from schemarouter.errors import InvalidRunError
 # Given the header of a run that was begun otherwise, the header with which it goes on.
 GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _HEADER_LOCK = f"{LOCK_PREFIX}header"
-_COMPARED = ("identities", "plan", "limits", "provenance")
+COMPARED = ("identities", "plan", "limits", "provenance")
 
 
 class InfrastructureError(InvalidRunError):
@@ -38,7 +38,7 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
         return
     stored = read_run(folder)
     latest = {**stored, "provenance": (stored["resumed"] or [stored["provenance"]])[-1]}
-    differing = {part: differences(latest[part], run[part], part) for part in _COMPARED}
+    differing = {part: differences(latest[part], run[part], part) for part in COMPARED}
     told = {name: f"{name}: {stored[name]!r} there, {run[name]!r} now" for name in ("schema_version", "stamp")}
     # Lines of two versions make no shard.
     differing["schema_version"] = [told["schema_version"]] if stored["schema_version"] != run["schema_version"] else []

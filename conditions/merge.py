@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from conditions.experiment import differences, holds_a_run
+from conditions.experiment import COMPARED, differences, holds_a_run
 from conditions.lock import hold
 from conditions.plan import Plan, Shard, Unit, plan_from_json
 from conditions.shards import ShardLine, read_shard, shard_name, shards_in, timing_name
-from conditions.store import RUN_FILE, pretty_json, read_run, write_new
+from conditions.store import RUN_FILE, pretty_json, read_run, write_new, write_whole
 from schemarouter.errors import InvalidRunError
 
 _CHUNK = 1 << 20
-_COMPARED = ("identities", "plan", "limits", "provenance")
 
 
 def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
@@ -46,10 +42,10 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
             if path.parent != out:
                 if not begun:
                     held.enter_context(hold(out, shard))
-                _copy(path, out / path.name)
+                write_whole(out / path.name, _pieces(path))
                 timing = path.with_name(timing_name(shard))
                 if timing.exists():
-                    _copy(timing, out / timing.name)
+                    write_whole(out / timing.name, _pieces(timing))
     return list(chosen)
 
 
@@ -60,7 +56,7 @@ def _same_run(folders: Sequence[Path]) -> dict[str, Any]:
     first = read_run(folders[0])
     for folder in folders[1:]:
         other = read_run(folder)
-        lines = [line for part in _COMPARED for line in differences(first[part], other[part], part, "here")]
+        lines = [line for part in COMPARED for line in differences(first[part], other[part], part, "here")]
         lines += [
             f"{part}: {first[part]!r} there, {other[part]!r} here"
             for part in ("surface", "stamp", "resumed")
@@ -130,19 +126,11 @@ def _further(one: Path, other: Path) -> Path:
         raise InvalidRunError(f"{error.filename or other}: cannot be read ({error.strerror}).") from None
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file beside its place and move it in. Raises InvalidRunError when that cannot be done."""
+def _pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, a piece at a time. Raises InvalidRunError when it cannot be read."""
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            beside = Path(file.name)
-        try:
-            shutil.copyfile(source, beside)
-            with beside.open("rb") as copied:
-                os.fsync(copied.fileno())
-            beside.chmod(0o644)
-            beside.replace(target)
-        finally:
-            with suppress(FileNotFoundError):
-                beside.unlink()
+        with path.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                yield piece
     except OSError as error:
-        raise InvalidRunError(f"{error.filename or target}: cannot be copied ({error.strerror}).") from None
+        raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -18,10 +17,9 @@ from conditions.engine import MakeRunner, Outcome, WorkersLostError, drive, most
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, perform
 from schemarouter.collector import seldom_collected
+from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.tokens import load_tokenizer
 
-# Small matrices: several threads of a library in each of several processes only get into each other's way.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # One batch at work and one waiting for each process, so that none waits for the way there and back.
 _BATCHES_A_WORKER = 2
 # A pool whose workers end before they took any work is broken: so many in a row are replaced with no batch done.
@@ -188,18 +186,3 @@ def _work(limits: Limits, jobs: tuple[Job, ...]) -> list[Done]:
         raise made
     with seldom_collected():
         return [perform(made, job, limits) for job in jobs]
-
-
-@contextmanager
-def environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes that are started in the block."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -8,9 +8,9 @@ from time import monotonic
 from typing import Any
 
 from conditions.engine import MakeRunner, Outcome, drive, most_seconds
-from conditions.pool import ONE_THREAD, environment
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, perform
+from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.errors import SchemaRouterError
 
 # How often a batch that has a time limit is looked at, in seconds.

@@ -158,13 +158,6 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | RawLine]:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
-def read_header(path: Path) -> dict[str, Any]:
-    """The header of a shard. Raises InvalidRunError as `read_shard`."""
-    first = next(read_shard(path))
-    assert isinstance(first, dict)
-    return first
-
-
 def _header(line: bytes, name: str, place: str) -> dict[str, Any]:
     try:
         header = orjson.loads(line)["header"]

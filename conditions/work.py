@@ -60,7 +60,7 @@ def perform(runner: Runner, job: Job, limits: Limits) -> Done:
         # The time was up before the episode had begun or after it had ended, with nobody there to note it.
         return lost(job, "time_limit", str(late))
     wall_ms = (time.perf_counter_ns() - start) / 1e6
-    if limits.episode_seconds is not None and wall_ms > limits.episode_seconds * 1e3 and not _says_late(record):
+    if limits.episode_seconds is not None and wall_ms > limits.episode_seconds * 1e3 and not record.out_of_time:
         # Its code went on in spite of the timer, or no timer could reach it.
         return lost(job, "time_limit", too_long(limits.episode_seconds))
     written = runner.output_tokens(record) if limits.count_output else 0
@@ -68,11 +68,6 @@ def perform(runner: Runner, job: Job, limits: Limits) -> Done:
     return Done(
         job.unit, job.attempt, encode(record), wall_ms, input_tokens(record), written, failure, final=bool(failure)
     )
-
-
-def _says_late(record: EpisodeRecord) -> bool:
-    end = record.events[-1]
-    return isinstance(end, Ended) and end.reason == "time_limit"
 
 
 def input_tokens(record: EpisodeRecord) -> int:

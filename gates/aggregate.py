@@ -26,7 +26,7 @@ from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import Ended, EpisodeRecord, outside
+from schemarouter.records import EpisodeRecord, outside
 from schemarouter.tokens import TokenCounter
 from surface.loader import Surface
 
@@ -217,8 +217,7 @@ class _Collected:
         timeline = Replay(record, task, catalog, world.protocol, self._counter, where).run()
         if timeline.exposures and record.condition in SR_CONDITIONS:
             self._same_opening(record, where, timeline.exposures[0].ranking)
-        end = record.events[-1]
-        if isinstance(end, Ended) and end.reason == "time_limit" and self._run["limits"].get("episode_seconds") is None:
+        if record.out_of_time and self._run["limits"].get("episode_seconds") is None:
             raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
         if record.infrastructure:
             self.infrastructure += 1

@@ -17,7 +17,7 @@ from conditions.store import read_run
 from gates.aggregate import World
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import Ended, EpisodeRecord
+from schemarouter.records import EpisodeRecord
 from schemarouter.retrieval import registry as retrievers
 
 
@@ -49,9 +49,9 @@ def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> in
 
 def _comparable(again: EpisodeRecord, held: EpisodeRecord) -> EpisodeRecord:
     """What was made again, in the version of the record and, where its time was up, cut off where that was."""
-    events, end = again.events, held.events[-1]
-    if isinstance(end, Ended) and end.reason == "time_limit":
-        events = (*events[: len(held.events) - 1], end)
+    events = again.events
+    if held.out_of_time:
+        events = (*events[: len(held.events) - 1], held.events[-1])
     return replace(again, schema_version=held.schema_version, events=events)
 
 

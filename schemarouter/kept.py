@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
+from schemarouter.environ import environment
 from schemarouter.identity import fingerprint
 
 DIGEST_BYTES = 32
@@ -41,15 +42,8 @@ def cache_folder() -> Path | None:
 @contextmanager
 def nothing_kept() -> Iterator[None]:
     """A cache folder of its own for the time of the block, empty at first and gone afterwards."""
-    before = os.environ.get(_VARIABLE)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ[_VARIABLE] = folder
-        try:
-            yield
-        finally:
-            del os.environ[_VARIABLE]
-            if before is not None:
-                os.environ[_VARIABLE] = before
+    with tempfile.TemporaryDirectory() as folder, environment({_VARIABLE: folder}):
+        yield
 
 
 def read_regular(path: Path, most: int) -> bytes:

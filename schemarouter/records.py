@@ -136,7 +136,15 @@ class EpisodeRecord:
     @property
     def infrastructure(self) -> bool:
         """Whether the attempt ended for reasons of the machine alone, and is no outcome."""
-        return bool(self.events) and isinstance(self.events[-1], Ended) and self.events[-1].reason == "infrastructure"
+        return self._ended_by("infrastructure")
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the attempt ended because its time was up."""
+        return self._ended_by("time_limit")
+
+    def _ended_by(self, reason: str) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], Ended) and self.events[-1].reason == reason
 
 
 def episode_id(task: str, catalog: int, condition: str, repeat: int = 1) -> str:

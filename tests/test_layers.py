@@ -19,6 +19,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "schemarouter.bounded",
         "schemarouter.characters",
         "schemarouter.collector",
+        "schemarouter.environ",
         "schemarouter.errors",
         "schemarouter.identity",
         "schemarouter.kept",

@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 import typer
 
 from schemarouter.cli import judge, listing, locking, lookup, running, tuning, verifying
+from schemarouter.environ import ONE_THREAD
 from schemarouter.errors import (
     EXIT_BROKEN_PIPE,
     EXIT_BUG,
@@ -62,8 +63,8 @@ def main() -> None:
 
 def _one_thread() -> None:
     """Numeric libraries get one thread unless somebody says otherwise: over small matrices more of them only fight."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
 
 
 def _ready_streams() -> None:

@@ -65,7 +65,7 @@ def begin(setup: Setup, part: Part, limits: Limits, out: Path, *, exploratory: b
     from preregistration.lock import scoring_refusal
     from preregistration.protocol import load_protocol
     from schemarouter.agents import registry as agents
-    from schemarouter.cli.world import provenance, run_identities
+    from schemarouter.cli.world import identities, provenance
     from surface.loader import load_catalogs, load_surface
 
     surface = SurfaceName(setup.surface)
@@ -90,11 +90,11 @@ def begin(setup: Setup, part: Part, limits: Limits, out: Path, *, exploratory: b
         raise InvalidRunError(reason)
     require_lock(surface, exploratory=exploratory)
     catalogs = load_catalogs(protocol.catalogs)
-    named = run_identities(protocol, tasks, catalogs, plan.tasks, setup.retriever, setup.agent, setup.view)
+    named = identities(protocol, tasks, catalogs, plan.tasks, setup.retriever, setup.agent)
     header = {
         "schema_version": RUN_SCHEMA_VERSION,
         "surface": str(surface),
-        "identities": named,
+        "identities": {**named, "catalog_view": setup.view},
         "plan": plan.as_json(),
         "provenance": provenance(out),
         "limits": {"episode_seconds": limits.episode_seconds},

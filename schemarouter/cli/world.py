@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conditions.code import ROOT, code_fingerprint, packages
-from conditions.plan import plan_from_json
+from conditions.plan import Plan, plan_from_json
 from gates.aggregate import World
 from gates.bootstrap import counts_sha256, locked_counts
 from preregistration import lock
@@ -19,7 +19,7 @@ from preregistration.protocol import Protocol, load_protocol
 from schemarouter import state
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.catalog_views import VIEWS, View
+from schemarouter.catalog_views import VIEWS
 from schemarouter.errors import InvalidRunError, unknown
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.spec import SpecError
@@ -50,30 +50,18 @@ def identities(
     }
 
 
-def run_identities(
-    protocol: Protocol,
-    surface: Surface,
-    catalogs: Mapping[int, Catalog],
-    tasks: tuple[str, ...],
-    retriever: str,
-    agent: str,
-    view: View,
-) -> dict[str, Any]:
-    """Everything a result rests on: what a lock promises, and the view of the catalogs that the retriever is built over."""
-    return {**identities(protocol, surface, catalogs, tasks, retriever, agent), "catalog_view": view}
-
-
 def world_of_run(run: Mapping[str, Any]) -> World:
     """What a run directory is checked against. Raises InvalidRunError when its header names no known surface."""
     name = run["surface"]
     if name not in FOLDERS:
         raise InvalidRunError(f"run.json: {unknown('surface', name, FOLDERS)}")
-    reason = lock.scoring_refusal(name, plan_from_json(run["plan"], "run.json").conditions)
+    plan = plan_from_json(run["plan"], "run.json")
+    reason = lock.scoring_refusal(name, plan.conditions)
     if reason:
         raise InvalidRunError(reason)
     protocol, surface = load_protocol(name), load_surface(name)
     catalogs = load_catalogs(protocol.catalogs)
-    _refuse_copies(run)
+    _refuse_copies(run, plan)
 
     def now(stored: Mapping[str, Any]) -> dict[str, Any]:
         held, tasks = stored["identities"], tuple(stored["plan"]["tasks"])
@@ -84,20 +72,19 @@ def world_of_run(run: Mapping[str, Any]) -> World:
             told = unknown("catalog view", str(held.get("catalog_view")), VIEWS)
             raise InvalidRunError(f"run.json: identities.catalog_view: {told}")
         try:
-            return run_identities(
-                protocol, surface, catalogs, tasks, held["retriever"], held["agent"], held["catalog_view"]
-            )
+            promised = identities(protocol, surface, catalogs, tasks, held["retriever"], held["agent"])
         except SpecError as error:
             raise InvalidRunError(f"run.json: identities name no known retriever or agent: {error}") from None
+        return {**promised, "catalog_view": held["catalog_view"]}
 
     return World(protocol, surface, catalogs, now)
 
 
-def _refuse_copies(run: Mapping[str, Any]) -> None:
+def _refuse_copies(run: Mapping[str, Any], plan: Plan) -> None:
     """Raise InvalidRunError for repeats of an agent that takes no seed: each would be the same."""
     agent = run["identities"].get("agent")
     try:
-        copies = plan_from_json(run["plan"], "run.json").repeats > 1 and not agents.takes_seed(str(agent))
+        copies = plan.repeats > 1 and not agents.takes_seed(str(agent))
     except SpecError:
         return  # Told with the identities.
     if copies:

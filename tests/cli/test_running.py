@@ -144,7 +144,6 @@ def test_a_table_of_prices_that_is_a_folder_is_one_message(tmp_path: Path) -> No
 
 
 def test_a_cluster_that_is_not_there_is_one_message(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     address = ("--engine", "ray", "--address", "127.0.0.1:1")
     refused(inside("run", "--out", tmp_path / "out", *GRID, *QUIET, *address), 3, "Ray at 127.0.0.1:1 cannot be used")
 

@@ -91,7 +91,7 @@ def test_whatever_is_typed_gives_a_spec_or_a_spec_error(text: str) -> None:
         ("rrf(bm25(k1=1.5),dense,k=60)", Spec("rrf", (Spec("bm25", (), {"k1": "1.5"}), Spec("dense")), {"k": "60"})),
         ("a(x=b(),y=c(z=1))", Spec("a", (), {"x": Spec("b"), "y": Spec("c", (), {"z": "1"})})),
         ('a(x="b()")', Spec("a", (), {"x": "b()"})),
-        ("a(path=/tmp/x:1@+.)", Spec("a", (), {"path": "/tmp/x:1@+."})),
+        ("a(path=/models/x:1@+.)", Spec("a", (), {"path": "/models/x:1@+."})),
         (r'a(x="\u00e4\n\"")', Spec("a", (), {"x": 'ä\n"'})),
     ],
 )
