@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
+from conditions.batches import Batches
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, lost, perform
 from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
 
 MakeRunner = Callable[[], Runner]
-# Two tasks of five conditions: enough work to hide the way there and back, little enough to lose.
-BATCH = 10
 # How much longer than its own limits a batch is waited for before its process is killed, in seconds: a retriever may have to be
 # built first.
 GRACE_SECONDS = 30.0
@@ -80,12 +78,12 @@ def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, No
     The jobs of a batch whose worker was lost are done again one by one; one that loses its worker alone has failed for reasons
     of the machine, is put on record, and is tried once more. A batch that came back undone is handed in again as it was.
     """
-    rest = iter(jobs)
+    batches = Batches(jobs)
     again: deque[tuple[Job, ...]] = deque()
     deaths: Counter[str] = Counter()
     while True:
         while crew.room():
-            batch = again.popleft() if again else tuple(islice(rest, BATCH))
+            batch = again.popleft() if again else batches.take()
             if not batch:
                 break
             crew.submit(batch)
@@ -94,6 +92,7 @@ def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, No
             return
         for outcome in outcomes:
             if outcome.done is not None:
+                batches.learn(outcome.done)
                 yield from outcome.done
             elif outcome.undone:
                 again.append(outcome.jobs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,14 @@ def execute(
         _Filling(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).finish()
 
 
+def _by_task(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Units with those of a task over a catalog one after the other, whichever repeat they are of: they share what is read."""
+    together: dict[tuple[int, str], list[Unit]] = {}
+    for unit in units:
+        together.setdefault((unit.catalog, unit.task), []).append(unit)
+    return chain.from_iterable(together.values())
+
+
 class _Filling:
     """What is at work on one shard."""
 
@@ -154,7 +163,7 @@ class _Filling:
                 )
 
     def _jobs(self, writer: ShardWriter) -> Iterator[Job]:
-        for unit in self._units:
+        for unit in _by_task(self._units):
             name = unit.episode_id
             if name in writer.finished:
                 continue

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.errors import SchemaRouterError
 from schemarouter.kept import Kept
@@ -37,6 +38,7 @@ _LIBRARIES = ("mistral-common", "tiktoken")
 _PACKAGE = "mistral_common"
 _MODEL = "data/tekken_240718.json"
 _BRACKETS = 2
+_MOST_KNOWN = 2**15
 _COUNT = struct.Struct("<q")
 
 
@@ -56,13 +58,21 @@ def _tekken() -> Encoding:
     try:
         from tiktoken import Encoding
 
-        model = orjson.loads((Path(spec.submodule_search_locations[0]) / _MODEL).read_bytes())
+        pattern, ranks = _vocabulary(Path(spec.submodule_search_locations[0]) / _MODEL)
     except (ImportError, OSError):
         raise _missing() from None
+    encoding = Encoding(TOKENIZER, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    # What encodes has a copy of its own; this one would be held besides, 50 MB for nothing.
+    ranks.clear()
+    return encoding
+
+
+def _vocabulary(path: Path) -> tuple[str, dict[bytes, int]]:
+    """Pattern and ranks of a tekken file."""
+    model = orjson.loads(path.read_bytes())
     config = model["config"]
     size = config["default_vocab_size"] - config["default_num_special_tokens"]
-    ranks = {a2b_base64(token["token_bytes"]): token["rank"] for token in model["vocab"][:size]}
-    return Encoding(TOKENIZER, pat_str=config["pattern"], mergeable_ranks=ranks, special_tokens={})
+    return config["pattern"], {a2b_base64(token["token_bytes"]): token["rank"] for token in model["vocab"][:size]}
 
 
 def load_tokenizer() -> None:
@@ -107,14 +117,14 @@ def _sorted(value: Any) -> Any:
 
 @dataclass
 class TokenCounter:
-    """Counts texts, tool lists and conversations; every text is encoded once, and every tool by its place in a list.
+    """Counts texts, tool lists and conversations; a text is encoded once while it is remembered, a tool by its place in a list.
 
     With a `store` (`kept_counts`), what that holds is not encoded at all; without, everything is counted anew.
     """
 
     store: Kept | None = None
-    _texts: dict[str, int] = field(default_factory=dict)
-    _tools: dict[tuple[str, tuple[str, ...]], int] = field(default_factory=dict)
+    _texts: Bounded[str, int] = field(default_factory=lambda: Bounded(_MOST_KNOWN))
+    _tools: Bounded[tuple[str, tuple[str, ...]], int] = field(default_factory=lambda: Bounded(_MOST_KNOWN))
     _schemas: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def text(self, text: str) -> int:

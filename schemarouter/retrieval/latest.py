@@ -23,7 +23,14 @@ class Latest(Generic[Value]):
     def get(self, text: str) -> Value:
         """What `make` gives for a text."""
         if text not in self._known:
-            self._known[text] = self._make(text)
-            if len(self._known) > self._limit:
-                self._known.popitem(last=False)
+            self.put(text, self._make(text))
         return self._known[text]
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._known
+
+    def put(self, text: str, value: Value) -> None:
+        """Remember what `make` would give for a text that is not known."""
+        self._known[text] = value
+        if len(self._known) > self._limit:
+            self._known.popitem(last=False)

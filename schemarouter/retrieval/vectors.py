@@ -132,11 +132,20 @@ class QueryVectors:
     def __init__(self, encoder: Encoder, *, limit: int = 4096, folder: Path | None = None) -> None:
         self.encoder = encoder
         self._folder = folder
-        self._known: Latest[QueryVector] = Latest(self._stored_or_encoded, limit)
+        self._known: Latest[QueryVector] = Latest(self._made, limit)
 
     def get(self, text: str) -> QueryVector:
         """The vector of a text and its count."""
         return self._known.get(text)
+
+    def get_all(self, texts: Sequence[str]) -> list[QueryVector]:
+        """The same of each of several texts; those that are new are encoded together."""
+        found = {text: self._known.get(text) for text in texts if text in self._known}
+        new = [text for text in dict.fromkeys(texts) if text not in found]
+        for text, value in zip(new, self._stored_or_encoded(new), strict=True):
+            found[text] = value
+            self._known.put(text, value)
+        return [found[text] for text in texts]
 
     @cached_property
     def _kept(self) -> Kept:
@@ -144,12 +153,27 @@ class QueryVectors:
         size = _COUNT.size + encoder.dimensions * np.dtype(np.float64).itemsize
         return Kept("queries", [encoder.name, encoder.identity], size, folder=self._folder)
 
-    def _stored_or_encoded(self, text: str) -> QueryVector:
-        value = self._kept.get(text)
-        if value is None:
-            encoder = self.encoder
-            encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
-            value = _COUNT.pack(encoder.count_tokens(text)) + encode([text])[0].astype("<f8").tobytes()
-            self._kept.put(text, value)
-        (tokens,) = _COUNT.unpack_from(value)
-        return QueryVector(np.frombuffer(value, dtype="<f8", offset=_COUNT.size), tokens)
+    def _made(self, text: str) -> QueryVector:
+        return self._stored_or_encoded([text])[0]
+
+    def _stored_or_encoded(self, texts: Sequence[str]) -> list[QueryVector]:
+        values = {text: value for text in texts if (value := self._kept.get(text)) is not None}
+        values |= self._encoded([text for text in texts if text not in values])
+        return [_unpacked(values[text]) for text in texts]
+
+    def _encoded(self, texts: Sequence[str]) -> dict[str, bytes]:
+        """What is kept of each text, encoded together."""
+        if not texts:
+            return {}
+        encoder = self.encoder
+        encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
+        made = {}
+        for text, vector in zip(texts, encode(texts), strict=True):
+            made[text] = _COUNT.pack(encoder.count_tokens(text)) + vector.astype("<f8").tobytes()
+            self._kept.put(text, made[text])
+        return made
+
+
+def _unpacked(value: bytes) -> QueryVector:
+    (tokens,) = _COUNT.unpack_from(value)
+    return QueryVector(np.frombuffer(value, dtype="<f8", offset=_COUNT.size), tokens)

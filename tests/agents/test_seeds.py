@@ -127,10 +127,12 @@ def test_less_than_one_repeat_is_refused(repeats: int) -> None:
 
 def test_the_agent_of_each_repeat_has_a_seed_of_its_own(seeds: list[int], tmp_path: Path) -> None:
     folder = fill(tmp_path / "run")
-    assert seeds == [5] * 4 + [6] * 4 + [7] * 4
+    # A task's repeats are run one after the other: what is read of it is read once.
+    assert seeds == [5, 5, 6, 6, 7, 7] * 2
     records = read_records(folder)
-    assert [record.episode_id for record in records] == [unit.episode_id for unit in PLAN.units]
-    assert [record.repeat for record in records] == [1] * 4 + [2] * 4 + [3] * 4
+    assert {record.episode_id for record in records} == {unit.episode_id for unit in PLAN.units}
+    assert [record.repeat for record in records] == [1, 1, 2, 2, 3, 3] * 2
+    assert [record.task for record in records] == [TASKS[0]] * 6 + [TASKS[1]] * 6
     assert count_episodes(folder).finished == 12
 
 
@@ -169,7 +171,7 @@ def test_shards_of_repeats_merged_and_gone_on_with_are_the_run_of_one_process(se
 def test_a_record_that_says_another_repeat_is_refused(seeds: list[int], tmp_path: Path) -> None:
     folder = fill(tmp_path / "run")
     edit_record(folder, "toy-en-01/12/FULL#2", lambda record: replace(record, repeat=3))
-    with pytest.raises(InvalidRunError, match=r"line 10: episode toy-en-01/12/FULL#3 was completed before"):
+    with pytest.raises(InvalidRunError, match=r"line 6: episode toy-en-01/12/FULL#3 was completed before"):
         aggregate(folder, WORLD)
     folder = fill(tmp_path / "other")
     edit_record(folder, "toy-en-01/12/FULL#3", lambda record: replace(record, repeat=4))

@@ -148,7 +148,8 @@ def test_a_worker_that_hangs_is_a_failed_episode_on_record(
     fault: str, told: str, tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("conditions.engine.GRACE_SECONDS", 2.0)
-    monkeypatch.setattr("conditions.engine.BATCH", 2)
+    monkeypatch.setattr("conditions.batches.FIRST", 1)
+    monkeypatch.setattr("conditions.batches._MOST", 1)
     # Long enough for whatever does not hang, also on a busy machine.
     limits = Limits(episode_seconds=2)
     folder = fill(tmp_path / "run", Pool(Faulty(fault, str(tmp_path), 2 if fault == "deaf" else 1), 2, limits), limits)

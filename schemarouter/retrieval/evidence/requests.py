@@ -50,7 +50,7 @@ class Requests:
     def _read(self, text: str) -> Request:
         language = language_of(text)
         parts = clauses(text, language) or [text]
-        encoded = [self._queries.get(piece) for piece in (text, *parts)]
+        encoded = self._queries.get_all((text, *parts))
         return Request(
             wanted=self._wanted(text, language),
             wanted_by_clause=tuple(self._wanted(part, language) for part in parts),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-import snowballstemmer
+import Stemmer
 
 from schemarouter.retrieval.language import FUNCTION_WORDS
 from schemarouter.retrieval.text import tokenize
 
-_STEMMER = snowballstemmer.stemmer("english")
+# Its own cache is off: `stem` has one.
+_STEMMER = Stemmer.Stemmer("english", 0)
 _LETTERS = re.compile(r"[a-z]{2,}")
 # Function words of English beyond those that tell the language, and verbs that choose no tool.
 _ENGLISH = """
