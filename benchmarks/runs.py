@@ -17,6 +17,7 @@ from schemarouter.errors import SchemaRouterError
 _SPIN = "sum(i * i for i in range({}))"
 _SPIN_STEPS = 40_000_000
 _REPEATED = ("--agent", "fallible(slip=0.1)", "--repeat")
+_GRIDS = 2
 # Repeats whose records are judged: of the whole grid, some 10,000 and 100,000.
 _JUDGED = (8, 74)
 
@@ -42,36 +43,40 @@ def took(command: Sequence[str], **environment: str) -> Took:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SchemaRouterError(f"{' '.join(command)}: {told.strip()}")
-    return Took(time.perf_counter() - start, usage.ru_maxrss / 1000)
+    return Took(time.perf_counter() - start, usage.ru_maxrss * 1024 / 1e6)
 
 
 def run_rows(episodes: int, repeats: int) -> list[Row]:
-    """Runs of `episodes`, and of `repeats` times as many with an agent that slips, by one process and by two; and aggregates."""
+    """Runs of twice and of `repeats` times `episodes`, by one process and by two, of an agent that slips; and aggregates.
+
+    Bytecode is kept in a folder that is empty at first, whatever this machine says about it, as it is where a program is used.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        limit = ("--limit", str(episodes))
-        warm = {"SCHEMAROUTER_CACHE": str(folder / "cache")}
+        warm = {
+            "SCHEMAROUTER_CACHE": str(folder / "cache"),
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
         # A cold run fills the cache that the next one finds.
-        cold = _run(folder / "cold", limit, warm)
+        cold = _run(folder / "cold", _repeated(episodes, _GRIDS), warm)
         grid = {
-            "one process, cached": _run(folder / "one", limit, warm),
-            "two workers, cached": _run(folder / "two", (*limit, "--workers", "2"), warm),
+            "one process, cached": _run(folder / "one", _repeated(episodes, _GRIDS), warm),
+            "two workers, cached": _run(folder / "two", (*_repeated(episodes, _GRIDS), "--workers", "2"), warm),
             "one process, nothing cached": cold,
         }
-        many = episodes * repeats
-        again = ("--limit", str(many), *_REPEATED, str(repeats))
-        _run(folder / "warming", again, warm)
+        _run(folder / "warming", _repeated(episodes, repeats), warm)
         long = {
-            "one process": _run(folder / "long1", again, warm),
-            "two workers": _run(folder / "long2", (*again, "--workers", "2"), warm),
+            "one process": _run(folder / "long1", _repeated(episodes, repeats), warm),
+            "two workers": _run(folder / "long2", (*_repeated(episodes, repeats), "--workers", "2"), warm),
         }
         judged = {count: _aggregate(folder / f"judged{count}", count, episodes, warm) for count in _JUDGED}
     gained = long["one process"].seconds / long["two workers"].seconds
     cores = _cores()
     note = f"two workers gain {gained:.2f}x, a bare loop {cores:.2f}x: {gained / cores:.2f} of it"
     return [
-        *_rows(f"run, {episodes:,} episodes by the command", episodes, grid, ""),
-        *_rows(f"run, {many:,} episodes of an agent that slips", many, long, note),
+        *_rows("run, the grid twice", _GRIDS * episodes, grid, ""),
+        *_rows(f"run, the grid {repeats} times", repeats * episodes, long, note),
         *(
             row
             for count, item in judged.items()
@@ -80,14 +85,19 @@ def run_rows(episodes: int, repeats: int) -> list[Row]:
     ]
 
 
+def _repeated(episodes: int, repeats: int) -> tuple[str, ...]:
+    """The first episodes of so many repeats of a grid that has `episodes`."""
+    return (*_REPEATED, str(repeats), "--limit", str(repeats * episodes))
+
+
 def _aggregate(out: Path, repeats: int, episodes: int, environment: Mapping[str, str]) -> dict[str, Took]:
     """Aggregate so many repeats of an agent that slips; what tools are shown does not matter to the pace, so they are random."""
-    arguments = (
-        *("--retriever", "random(seed=1)", *_REPEATED, str(repeats), "--workers", "2"),
-        *("--limit", str(repeats * episodes)),
-    )
-    _run(out, arguments, environment)
-    return {"one process": took([sys.executable, "-m", "schemarouter", "aggregate", str(out)], **environment)}
+    _run(out, ("--retriever", "random(seed=1)", *_repeated(episodes, repeats), "--workers", "2"), environment)
+    command = [sys.executable, "-m", "schemarouter", "aggregate", str(out)]
+    return {
+        "one process": took(command, **environment),
+        "two workers": took([*command, "--workers", "2"], **environment),
+    }
 
 
 def _run(out: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Took:

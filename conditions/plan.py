@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from conditions.registry import CONDITIONS
 from preregistration.protocol import Protocol
 from schemarouter.errors import InvalidRunError, UsageError, unknown
-from schemarouter.identity import canonical_json
+from schemarouter.identity import fingerprint
 from schemarouter.records import episode_id
 from surface.loader import Surface
 
@@ -24,8 +23,7 @@ _MOST_REPEATS = 10_000
 _SHARD = re.compile(r"([0-9]{1,5})/([0-9]{1,5})")
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """One episode of the grid."""
 
     task: str
@@ -60,7 +58,7 @@ class Plan:
         repeats = range(1, self.repeats + 1)
         units = product(repeats, self.catalogs, self.tasks, self.conditions)
         cut = units if self.limit is None else islice(units, max(self.limit, 0))
-        return tuple(Unit(task, catalog, name, repeat) for repeat, catalog, task, name in cut)
+        return tuple([Unit(task, catalog, name, repeat) for repeat, catalog, task, name in cut])
 
     @cached_property
     def _orders(self) -> tuple[dict[int, int], dict[str, int], dict[str, int]]:
@@ -81,11 +79,7 @@ class Plan:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of the list of the ids of the grid in their order."""
-        digest = hashlib.sha256(b"[")
-        for place, unit in enumerate(self.units):
-            digest.update((b"," if place else b"") + canonical_json(unit.episode_id))
-        digest.update(b"]")
-        return digest.hexdigest()
+        return fingerprint([unit.episode_id for unit in self.units])
 
     def as_json(self) -> dict[str, Any]:
         """The plan as a header holds it."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -25,6 +25,8 @@ from schemarouter.identity import CanonicalError, canonical_json, sha256_hex
 from schemarouter.records import EpisodeRecord, decode, encode
 
 SHARD_GLOB = "episodes-*.jsonl"
+# In the bytes of every record that ends so, and hardly in any other.
+ENDED_BY_THE_MACHINE = b'"reason":"infrastructure"'
 _NAME = re.compile(r"episodes-([0-9]{5})-of-([0-9]{5})\.jsonl")
 _CHUNK = 1 << 16
 _HEADER_PARTS: Mapping[str, tuple[type, ...]] = {
@@ -89,27 +91,42 @@ class ShardLine:
     chain: str
 
 
-def split_line(line: bytes, place: str) -> tuple[str, bytes]:
-    """Chain digest and record bytes of a line: ``{"chain":"<64 hex>","record":<record>}``. Raises InvalidRunError."""
-    head, middle, tail = b'{"chain":"', b'","record":', b"}"
-    start, end = len(head), len(head) + 64
-    if not (line.startswith(head) and line[end : end + len(middle)] == middle and line.endswith(tail)):
-        raise InvalidRunError(f"{place}: no record line.")
-    return line[start:end].decode("ascii", "replace"), line[end + len(middle) : -1]
+def _place(name: str, number: int) -> str:
+    return f"{name}, line {number}"
+
+
+_HEAD, _MIDDLE, _TAIL = b'{"chain":"', b'","record":', b"}\n"
+_CHAIN = slice(len(_HEAD), len(_HEAD) + 64)
+_RECORD = slice(_CHAIN.stop + len(_MIDDLE), -len(_TAIL))
+
+
+def split_line(line: bytes, name: str, number: int) -> tuple[str, bytes]:
+    r"""Chain digest and record bytes of a line: ``{"chain":"<64 hex>","record":<record>}\n``.
+
+    Raises InvalidRunError, naming the file and the line's number, for anything else.
+    """
+    if not (line.startswith(_HEAD) and line.startswith(_MIDDLE, _CHAIN.stop) and line.endswith(_TAIL)):
+        raise InvalidRunError(f"{_place(name, number)}: no record line.")
+    return line[_CHAIN].decode("ascii", "replace"), line[_RECORD]
 
 
 def join_line(chain: str, record: bytes) -> bytes:
     """The line of a record, with its line end."""
-    return b'{"chain":"' + chain.encode() + b'","record":' + record + b"}\n"
+    return _HEAD + chain.encode() + _MIDDLE + record + _TAIL
 
 
-@dataclass(frozen=True, slots=True)
-class RawLine:
-    """The bytes of one record of a shard, where they stand, and the chain digest up to them, which holds."""
+class RawLine(NamedTuple):
+    """The bytes of one record of a shard, where they stand (lines from 1), and the chain digest up to them, which holds."""
 
     data: bytes
-    place: str
+    name: str
+    number: int
     chain: str
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return _place(self.name, self.number)
 
     def record(self) -> EpisodeRecord:
         """The record. Raises InvalidRunError for bytes that are not those that this program writes of it.
@@ -138,22 +155,24 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | RawLine]:
     try:
         with path.open("rb") as file:
             first = file.readline()
-            place = f"{path.name}, line 1"
+            place = _place(path.name, 1)
             if not first.endswith(b"\n"):
                 raise InvalidRunError(f"{place}: the header is torn.")
             yield _header(first, path.name, place)
             chain = sha256_hex(first[:-1])
+            name = path.name
             for number, line in enumerate(file, start=2):
-                place = f"{path.name}, line {number}"
                 if not line.endswith(b"\n"):
-                    raise InvalidRunError(f"{place}: torn; run the same command again to go on from here.")
-                stored, record = split_line(line[:-1], place)
+                    raise InvalidRunError(
+                        f"{_place(name, number)}: torn; run the same command again to go on from here."
+                    )
+                stored, record = split_line(line, name, number)
                 chain = next_chain(chain, record)
                 if chain != stored:
                     raise InvalidRunError(
-                        f"{place}: the digest chain is broken; this line or one before it was altered."
+                        f"{_place(name, number)}: the digest chain is broken; this line or one before it was altered."
                     )
-                yield RawLine(record, place, chain)
+                yield RawLine(record, name, number, chain)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
@@ -287,9 +306,6 @@ class Counts:
     failed_attempts: int
 
 
-_INFRASTRUCTURE = b'"reason":"infrastructure"'
-
-
 def count_episodes(folder: Path) -> Counts:
     """Count without checking anything: a live run is read too, whose last line may be torn. Raises InvalidRunError."""
     finished: set[str] = set()
@@ -302,12 +318,11 @@ def count_episodes(folder: Path) -> Counts:
                     if not line.endswith(b"\n"):
                         # It may be whole by now: reading on would take its other half for a line.
                         break
-                    place = f"{path.name}, line {number}"
-                    record = split_line(line[:-1], place)[1]
-                    if _INFRASTRUCTURE in record and decode(record, place).infrastructure:
+                    record = split_line(line, path.name, number)[1]
+                    if ENDED_BY_THE_MACHINE in record and decode(record, _place(path.name, number)).infrastructure:
                         failed += 1
                     else:
-                        finished.add(_episode_of(record, place))
+                        finished.add(_episode_of(record, _place(path.name, number)))
         except OSError as error:
             raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
     return Counts(len(finished), failed)

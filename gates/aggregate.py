@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from conditions.plan import Plan, Shard, Unit, plan_from_json
-from conditions.shards import SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
+from conditions.shards import ENDED_BY_THE_MACHINE, SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
 from conditions.store import AGGREGATE_FILE, pretty_json, read_run, write_whole
-from gates.measures import MEASURES, SR_CONDITIONS, measure
+from gates.judging import Bench, Case, Judge, Judged, bench
+from gates.measures import MEASURES
 from gates.repeats import repeats
-from gates.replay import Replay
 from gates.rows import Row as Row
 from gates.rows import Rows
 from gates.stamp import check_stamp
@@ -26,13 +28,13 @@ from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import EpisodeRecord, outside
-from schemarouter.tokens import TokenCounter
+from schemarouter.records import Outside, outside
 from surface.loader import Surface
 
 # Version 1 knew no repeats, and one line for every figure.
 SCHEMA_VERSION = 2
 _MOST_KNOWN = 20_000
+Line = dict[str, Any] | RawLine
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,14 @@ class Aggregate:
 
     def as_json(self) -> dict[str, Any]:
         """The aggregate as the file holds it: nothing in it depends on when, where or how the run was made."""
-        return {**self._without_rows(), "rows": [row.as_json() for row in self.rows]}
+        return {**self._without_rows(), "rows": [*Rows.of(self.rows).as_json()]}
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes of the file, a row a line, so that many rows never stand in memory as text."""
         before, after = pretty_json({**self._without_rows(), "rows": []}).split(b'"rows": []')
         yield before + b'"rows": ['
-        for place, row in enumerate(self.rows):
-            yield (b",\n    " if place else b"\n    ") + orjson.dumps(row.as_json(), option=orjson.OPT_SORT_KEYS)
+        for place, row in enumerate(Rows.of(self.rows).as_json()):
+            yield (b",\n    " if place else b"\n    ") + orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
         yield (b"\n  ]" if self.rows else b"]") + after
 
     def _without_rows(self) -> dict[str, Any]:
@@ -106,8 +108,8 @@ def compare_identities(stored: Mapping[str, Any], actual: Mapping[str, Any], pla
         raise InvalidRunError(f"{place}: not the locked thing. " + "; ".join(differing))
 
 
-def aggregate(folder: Path, world: World) -> Aggregate:
-    """Check, replay and measure a terminal run.
+def aggregate(folder: Path, world: World, *, workers: int = 1) -> Aggregate:
+    """Check, replay and measure a terminal run, by so many processes besides this one where there is more than one.
 
     Raises InvalidRunError for an incomplete, duplicated, mixed or altered set of episodes, with what exactly is wrong.
     """
@@ -116,10 +118,13 @@ def aggregate(folder: Path, world: World) -> Aggregate:
     _check_world(plan, world)
     check_stamp(run, world.protocol, world.surface, plan)
     compare_identities(run["identities"], world.identities(run), "run.json")
-    collected = _Collected(run, plan, world)
-    with seldom_collected():
+    timed = run["limits"].get("episode_seconds") is not None
+    judge = Judge(world.protocol, world.surface, world.catalogs, timed)
+    with seldom_collected(), bench(judge, workers) as judged:
+        collected = _Collected(run, plan, judged)
         for shard in divided(folder):
             collected.read(folder / shard_name(shard), shard)
+        collected.complete()
     missing = collected.rows.missing()
     if missing:
         shown = ", ".join(plan.units[place].episode_id for place in missing[:3])
@@ -160,78 +165,114 @@ def divided(folder: Path) -> list[Shard]:
 
 
 class _Collected:
-    """What the shards of a run give, as they are read."""
+    """What the shards of a run give, as they are read; complete once all of it is settled."""
 
-    def __init__(self, run: Mapping[str, Any], plan: Plan, world: World) -> None:
+    def __init__(self, run: Mapping[str, Any], plan: Plan, judged: Bench) -> None:
         self._run = run
-        self._world = world
         self._plan = plan
-        self._lost: Counter[str] = Counter()
+        self._bench = judged
+        # Attempts that the machine ended, by the place of their episode.
+        self._lost: Counter[int] = Counter()
         # A replay is a function of the record and the world: what the same events gave they give again.
         self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MOST_KNOWN)
+        # Places, and the places whose figures theirs are.
+        self._copies = array("q"), array("q")
         self._openings: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
-        self._counter = TokenCounter()
         self.rows = Rows(plan.units)
         self.infrastructure = 0
 
     def read(self, path: Path, shard: Shard) -> None:
-        """Take every record of a shard in. Raises InvalidRunError with shard, line and reason."""
-        for line in read_lines(path):
-            if not isinstance(line, RawLine):
+        """Take every record of a shard in. Raises InvalidRunError with shard, line and reason, for the first that is wrong."""
+        for line in self._after_those_before(read_lines(path)):
+            if isinstance(line, RawLine):
+                self._take(line, shard)
+            else:
                 _check_header(line, self._run, path.name)
-                continue
-            told = outside(line.data)
-            key = None if told is None else (told[:3], hashlib.sha256(told.events).digest())
-            known = None if key is None else self._known.get(key)
-            if told is not None and known is not None:
-                self.rows.copy(self._place(line.place, Unit(*told[:4]), told.attempt, shard), known)
-                continue
-            record = line.record()
-            unit = Unit(record.task, record.catalog, record.condition, record.repeat)
-            place = self._place(line.place, unit, record.attempt, shard)
-            if self._take(record, line.place, place) and key is not None:
-                self._known[key] = place
 
-    def _place(self, where: str, unit: Unit, attempt: int, shard: Shard) -> int:
+    def settle(self) -> None:
+        """Wait for what was given to be judged. Raises InvalidRunError as `read` does."""
+        for case, judged in self._bench.rest():
+            self._note(case, judged)
+
+    def complete(self) -> None:
+        """Settle the rest."""
+        self.settle()
+        places, others = (np.frombuffer(numbers, np.int64) for numbers in self._copies)
+        self.rows.copy(places, others)
+
+    def _after_those_before(self, lines: Iterator[Line]) -> Iterator[Line]:
+        """The lines; what is wrong with one is told after what is wrong with those before it, which may be at work still."""
+        try:
+            yield from lines
+        except InvalidRunError:
+            self.settle()
+            raise
+
+    def _take(self, line: RawLine, shard: Shard) -> None:
+        told = outside(line.data)
+        key = None if told is None else (told[:3], hashlib.sha256(told.events).digest())
+        known = None if key is None else self._known.get(key)
+        try:
+            place = self._place(line, told, shard)
+        except InvalidRunError:
+            self.settle()
+            raise
+        if known is not None:
+            self.rows.reserve(place)
+            for numbers, number in zip(self._copies, (place, known), strict=True):
+                numbers.append(number)
+            return
+        for case, judged in self._bench.take(Case(line, place)):
+            self._note(case, judged)
+        if ENDED_BY_THE_MACHINE in line.data:
+            # Whether the episode is finished is not known before.
+            self.settle()
+            return
+        self.rows.reserve(place)
+        if key is not None:
+            self._known[key] = place
+
+    def _place(self, line: RawLine, told: Outside | None, shard: Shard) -> int:
         """The place of an episode in the grid. Raises InvalidRunError where it does not belong to where it stands."""
-        place, name = self._plan.place(unit), unit.episode_id
+        if told is None:
+            record = line.record()
+            unit, attempt = Unit(record.task, record.catalog, record.condition, record.repeat), record.attempt
+        else:
+            unit, attempt = Unit(*told[:4]), told.attempt
+        place = self._plan.place(unit)
         if place is None:
-            raise InvalidRunError(f"{where}: episode {name} is not in the grid of this run.")
+            raise InvalidRunError(f"{line.place}: episode {unit.episode_id} is not in the grid of this run.")
         if place % shard.count != shard.index - 1:
             raise InvalidRunError(
-                f"{where}: episode {name} belongs to shard {place % shard.count + 1} of {shard.count}."
+                f"{line.place}: episode {unit.episode_id} belongs to shard {place % shard.count + 1} of {shard.count}."
             )
         if self.rows.has(place):
-            raise InvalidRunError(f"{where}: episode {name} was completed before; it stands there twice.")
-        if attempt != self._lost[name] + 1:
-            raise InvalidRunError(f"{where}: attempt {attempt} of {name} where {self._lost[name] + 1} comes next.")
+            raise InvalidRunError(
+                f"{line.place}: episode {unit.episode_id} was completed before; it stands there twice."
+            )
+        lost = self._lost[place] if self._lost else 0
+        if attempt != lost + 1:
+            raise InvalidRunError(f"{line.place}: attempt {attempt} of {unit.episode_id} where {lost + 1} comes next.")
         return place
 
-    def _take(self, record: EpisodeRecord, where: str, place: int) -> bool:
-        """Replay a record and take its figures in; an attempt that the machine ended is checked alike, and only counted.
-
-        Returns whether there were figures.
-        """
-        world = self._world
-        catalog, task = world.catalogs[record.catalog], world.surface.by_id[record.task]
-        timeline = Replay(record, task, catalog, world.protocol, self._counter, where).run()
-        if timeline.exposures and record.condition in SR_CONDITIONS:
-            self._same_opening(record, where, timeline.exposures[0].ranking)
-        if record.out_of_time and self._run["limits"].get("episode_seconds") is None:
-            raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
-        if record.infrastructure:
+    def _note(self, case: Case, judged: Judged) -> None:
+        """Take figures in; an attempt that the machine ended is checked alike, and only counted."""
+        if judged.opening is not None:
+            self._same_opening(case, judged.opening)
+        if judged.figures is None:
             self.infrastructure += 1
-            self._lost[record.episode_id] += 1
-            return False
-        self.rows.put(place, measure(record, timeline, task.key, world.protocol.conditions))
-        return True
+            self._lost[case.place] += 1
+        else:
+            self.rows.put(case.place, judged.figures)
 
-    def _same_opening(self, record: EpisodeRecord, where: str, ranking: tuple[str, ...]) -> None:
+    def _same_opening(self, case: Case, ranking: tuple[str, ...]) -> None:
         """The SR arms of a task start from one ranking, or their misses are not the same episodes."""
-        name = record.task, record.catalog
-        first, opening = self._openings.setdefault(name, (where, ranking))
+        unit = self._plan.units[case.place]
+        first, opening = self._openings.setdefault((unit.task, unit.catalog), (case.line.place, ranking))
         if ranking != opening:
-            raise InvalidRunError(f"{name[0]}/{name[1]}: the arms start from different rankings: {first}, {where}.")
+            raise InvalidRunError(
+                f"{unit.task}/{unit.catalog}: the arms start from different rankings: {first}, {case.line.place}."
+            )
 
 
 def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:

@@ -54,10 +54,6 @@ class Figures:
     executed_in_policy: int
     unauthorised_destructive: int
 
-    def as_json(self) -> dict[str, int]:
-        """The figures by name."""
-        return dict(zip(FIGURES, READ_FIGURES(self), strict=True))
-
 
 FIGURES = tuple(item.name for item in fields(Figures))
 READ_FIGURES = attrgetter(*FIGURES)

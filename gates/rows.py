@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from conditions.plan import Unit
 from gates.measures import FIGURES, READ_FIGURES, Figures
 
+_NAMES = (*Unit._fields, *FIGURES)
 COLUMN = {name: place for place, name in enumerate(FIGURES)}
 
 
@@ -24,11 +25,6 @@ class Row:
     condition: str
     figures: Figures
     repeat: int = 1
-
-    def as_json(self) -> dict[str, Any]:
-        """The row as an object, its figures by name."""
-        named = {"task": self.task, "catalog": self.catalog, "condition": self.condition, "repeat": self.repeat}
-        return {**named, **self.figures.as_json()}
 
 
 class Rows(Sequence[Row]):
@@ -58,10 +54,14 @@ class Rows(Sequence[Row]):
         self.table[place] = READ_FIGURES(figures)
         self._filled[place] = True
 
-    def copy(self, place: int, other: int) -> None:
-        """Take the figures of another unit in for this one."""
-        self.table[place] = self.table[other]
+    def reserve(self, place: int) -> None:
+        """Count the figures of a unit as taken in, though they come later, by `put` or `copy`."""
         self._filled[place] = True
+
+    def copy(self, places: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> None:
+        """Take the figures of other units in for these; both (n,)."""
+        self.table[places] = self.table[others]
+        self._filled[places] = True
 
     def has(self, place: int) -> bool:
         """Whether the figures of a unit were taken in."""
@@ -70,6 +70,11 @@ class Rows(Sequence[Row]):
     def missing(self) -> list[int]:
         """Places of the units whose figures were not taken in."""
         return [int(place) for place in np.flatnonzero(~self._filled)]
+
+    def as_json(self) -> Iterator[dict[str, Any]]:
+        """Every row as an object, its figures by name."""
+        for unit, values in zip(self.units, self.table, strict=True):
+            yield dict(zip(_NAMES, (*unit, *values.tolist()), strict=True))
 
     def __len__(self) -> int:
         return len(self.units)

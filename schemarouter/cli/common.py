@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import typer
 
+from schemarouter.errors import UsageError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_WIDTH = 140
+_MOST_WORKERS = 10_000
 
 
 class SurfaceName(StrEnum):
@@ -47,3 +50,9 @@ def print_json(value: Any) -> None:
     """Write indented JSON to stdout."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     sys.stdout.write(orjson.dumps(value, option=options).decode())
+
+
+def require_workers(workers: int) -> None:
+    """Raise UsageError for a number of processes that cannot be."""
+    if not 1 <= workers <= _MOST_WORKERS:
+        raise UsageError(f"--workers is a whole number from 1 to {_MOST_WORKERS:,}, got {workers}.")

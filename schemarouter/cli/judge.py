@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from schemarouter.cli.common import print_json, print_stamp
+from schemarouter.cli.common import print_json, print_stamp, require_workers
 from schemarouter.errors import EXIT_GATE_FAILED, InvalidRunError, UsageError
 
 if TYPE_CHECKING:
@@ -16,23 +16,27 @@ if TYPE_CHECKING:
 
 Directory = Annotated[Path, typer.Argument(help="Run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+Workers = Annotated[
+    int, typer.Option(help="Processes that replay records; more than one pay from some thousand different records on.")
+]
 
 
-def _aggregate(directory: Path) -> tuple[Aggregate, World]:
+def _aggregate(directory: Path, workers: int = 1) -> tuple[Aggregate, World]:
     from conditions.store import read_run
     from gates.aggregate import aggregate as compute
     from schemarouter.cli.world import world_of_run
 
+    require_workers(workers)
     world = world_of_run(read_run(directory))
-    return compute(directory, world), world
+    return compute(directory, world, workers=workers), world
 
 
-def aggregate(directory: Directory, as_json: AsJson = False) -> None:
+def aggregate(directory: Directory, workers: Workers = 1, as_json: AsJson = False) -> None:
     """Check, replay and measure a terminal run; writes aggregate.json. Refuses anything else with exit 3."""
     from conditions.store import AGGREGATE_FILE
     from gates.aggregate import write_aggregate
 
-    result, _ = _aggregate(directory)
+    result, _ = _aggregate(directory, workers)
     write_aggregate(directory, result)
     if as_json:
         for chunk in result.chunks():
@@ -44,7 +48,7 @@ def aggregate(directory: Directory, as_json: AsJson = False) -> None:
         )
 
 
-def gate(directory: Directory, as_json: AsJson = False) -> None:
+def gate(directory: Directory, workers: Workers = 1, as_json: AsJson = False) -> None:
     """Judge a terminal run: exit 0 pass, 1 fail, 3 incomplete, altered or otherwise invalid."""
     from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, write_whole
     from gates.aggregate import same_aggregate, write_aggregate
@@ -53,7 +57,7 @@ def gate(directory: Directory, as_json: AsJson = False) -> None:
     from preregistration.protocol import RESULTS
     from schemarouter.cli.render import print_verdict
 
-    result, world = _aggregate(directory)
+    result, world = _aggregate(directory, workers)
     protocol = world.protocol
     same = same_aggregate(directory, result)
     if same is None:

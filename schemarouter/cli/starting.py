@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemarouter.cli.common import SurfaceName
+from schemarouter.cli.common import SurfaceName, require_workers
 from schemarouter.errors import InvalidRunError, UsageError
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from conditions.work import Limits
     from schemarouter.records import EpisodeRecord
     from schemarouter.tokens import TokenCounter
-
-
-_MOST_WORKERS = 10_000
 
 
 class EngineName(StrEnum):
@@ -132,8 +129,7 @@ def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
 
 def make_engine(name: EngineName, setup: Setup, workers: int, limits: Limits, address: str) -> Engine:
     """Who does the work. Raises UsageError for options that cannot be or do not go together, SchemaRouterError without Ray."""
-    if not 1 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"--workers is a whole number from 1 to {_MOST_WORKERS:,}, got {workers}.")
+    require_workers(workers)
     if address and name is not EngineName.ray:
         raise UsageError("--address is of a Ray cluster; give --engine ray too.")
     if name is EngineName.ray:

@@ -18,12 +18,13 @@ def test_runs_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(runs, "_SPIN_STEPS", 10_000)
     rows = run_rows(5, 2)
     assert [(row.entries, row.system) for row in rows] == [
-        (5, "one process, cached"),
-        (5, "two workers, cached"),
-        (5, "one process, nothing cached"),
+        (10, "one process, cached"),
+        (10, "two workers, cached"),
+        (10, "one process, nothing cached"),
         (10, "one process"),
         (10, "two workers"),
         (5, "one process"),
+        (5, "two workers"),
     ]
     assert all(row.median_ms > 0 and row.peak_mb is not None and row.peak_mb > 10 for row in rows)
     assert rows[0].ratio == rows[3].ratio == rows[5].ratio == 1

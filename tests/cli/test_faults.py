@@ -333,7 +333,7 @@ THREADS, READS = 8, 1_250
 
 def _short(line: bytes) -> bytes:
     """The line of a record with all events left out: little to read, and of the same episode."""
-    chain, record = split_line(line[:-1], "here")
+    chain, record = split_line(line, "here", 2)
     return join_line(chain, encode(replace(decode(record, "here"), events=())))
 
 

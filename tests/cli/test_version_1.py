@@ -56,14 +56,16 @@ def test_its_header_is_read_with_what_it_left_unsaid() -> None:
 
 
 def test_its_records_are_read_and_written_to_the_same_bytes() -> None:
-    lines = (STORED / SHARD).read_bytes().splitlines()[1:]
+    lines = (STORED / SHARD).read_bytes().splitlines(keepends=True)[1:]
     read = [line for line in read_shard(STORED / SHARD) if isinstance(line, ShardLine)]
     assert len(lines) == len(read) == 5
     for line, told in zip(lines, read, strict=True):
         assert (told.record.schema_version, told.record.repeat, told.record.episode_id.count("#")) == (1, 1, 0)
-        assert encode(told.record) == split_line(line, "here")[1]
+        assert encode(told.record) == split_line(line, "here", 2)[1]
     with pytest.raises(InvalidRunError, match="schema_version 1 with repeat"):
-        decode(split_line(lines[0], "here")[1].replace(b'"schema_version":1', b'"repeat":1,"schema_version":1'), "here")
+        decode(
+            split_line(lines[0], "here", 2)[1].replace(b'"schema_version":1', b'"repeat":1,"schema_version":1'), "here"
+        )
 
 
 def test_its_episodes_are_counted(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -72,8 +71,8 @@ def test_every_unit_has_its_place_and_nothing_else_has_one() -> None:
         whole = make_plan(toy_protocol(), SURFACE, repeats=4)
         assert all((plan.place(unit) is not None) == (unit in plan.units) for unit in whole.units)
         assert (
-            plan.place(replace(whole.units[0], task="toy-xx-99"))
-            is plan.place(replace(whole.units[0], repeat=0))
+            plan.place(whole.units[0]._replace(task="toy-xx-99"))
+            is plan.place(whole.units[0]._replace(repeat=0))
             is None
         )
         assert plan.fingerprint == fingerprint([unit.episode_id for unit in plan.units])

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +16,7 @@ from conditions.engine import InProcess
 from conditions.experiment import execute
 from conditions.plan import make_plan
 from conditions.runner import Runner
+from gates import judging
 from gates.aggregate import World
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.catalog import Catalog
@@ -62,3 +67,28 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Slice:
     execute(folder, run_json(protocol, surface, plan, identities), plan, InProcess(runner), lambda done: None)
     world = World(protocol, surface, catalogs, lambda run: identities)
     return Slice(folder, world, protocol, surface, catalogs, plan.tasks)
+
+
+class AtOnce:
+    """Stands for a pool of processes: what is handed in is done here, and what comes of it is there to be asked for."""
+
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(work(*arguments))
+        return future
+
+
+@contextmanager
+def late_bench(judge: judging.Judge, workers: int) -> Iterator[judging.Bench]:
+    """A bench that gives nothing back before it is asked for the rest or has more than two processes take."""
+    judging._judges[:] = [judge]
+    yield judging._Elsewhere(AtOnce(), 2)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["here", "late"])
+def judged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are judged one by one, or in batches that come back after others were read."""
+    if request.param == "late":
+        monkeypatch.setattr("gates.aggregate.bench", late_bench)
+        monkeypatch.setattr("gates.judging._BATCH", 4)
+        monkeypatch.setattr("gates.judging._BATCHES_A_WORKER", 1)

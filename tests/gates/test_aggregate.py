@@ -23,6 +23,7 @@ from schemarouter.records import Ended, EpisodeRecord, Exposed, ModelTurn, Obser
 from tests.gates.conftest import Slice
 from tests.toys import edit_record, position, read_records, toy_run, with_events, write_records
 
+pytestmark = pytest.mark.usefixtures("judged")
 SHARD = shard_name(WHOLE)
 
 

@@ -96,7 +96,7 @@ def test_what_is_replayed_once_gives_what_replaying_each_gives(
         replayed += 1
         return real(*arguments)
 
-    monkeypatch.setattr("gates.aggregate.Replay", counting)
+    monkeypatch.setattr("gates.judging.Replay", counting)
     remembered = list(aggregate(run, world).chunks())
     assert replayed == 40
     monkeypatch.setattr("gates.aggregate.outside", lambda data: None)

@@ -1,0 +1,179 @@
+"""Records checked, replayed and measured, here or in other processes; what comes of each in the order of the records."""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import get_context
+from typing import NamedTuple, Protocol
+
+from conditions.shards import RawLine
+from gates.measures import SR_CONDITIONS, Figures, measure
+from gates.replay import Replay
+from preregistration.protocol import Protocol as Preregistration
+from schemarouter.catalog import Catalog
+from schemarouter.collector import seldom_collected
+from schemarouter.environ import ONE_THREAD, environment
+from schemarouter.errors import InvalidRunError
+from schemarouter.tokens import TokenCounter
+from surface.loader import Surface
+
+# Enough work to hide the way there and back, and for each process one batch at work and some waiting.
+_BATCH = 32
+_BATCHES_A_WORKER = 4
+
+
+class Judged(NamedTuple):
+    """What a record gives: its figures, None where the machine ended the attempt, and the ranking that an SR arm opened with."""
+
+    figures: Figures | None
+    opening: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Checks, replays and measures records. `timed` says whether episodes of the run could end because their time was up."""
+
+    protocol: Preregistration
+    surface: Surface
+    catalogs: Mapping[int, Catalog]
+    timed: bool
+
+    @cached_property
+    def _counter(self) -> TokenCounter:
+        return TokenCounter()
+
+    def __call__(self, line: RawLine) -> Judged:
+        """Replay a record and measure it. Raises InvalidRunError, saying where it stands, for what cannot have happened so."""
+        record, where = line.record(), line.place
+        catalog, task = self.catalogs[record.catalog], self.surface.by_id[record.task]
+        timeline = Replay(record, task, catalog, self.protocol, self._counter, where).run()
+        opened = timeline.exposures and record.condition in SR_CONDITIONS
+        opening = timeline.exposures[0].ranking if opened else None
+        if record.out_of_time and not self.timed:
+            raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
+        if record.infrastructure:
+            return Judged(None, opening)
+        return Judged(measure(record, timeline, task.key, self.protocol.conditions), opening)
+
+
+class Case(NamedTuple):
+    """A record to be judged, and the place of its episode in the grid."""
+
+    line: RawLine
+    place: int
+
+
+class Bench(Protocol):
+    """Takes records in, and gives back what comes of them in the same order. Raises what judging the next of them raises."""
+
+    def take(self, case: Case) -> Iterator[tuple[Case, Judged]]:
+        """Take one in, and yield what has come of some before it."""
+
+    def rest(self) -> Iterator[tuple[Case, Judged]]:
+        """Wait for all that has not come yet."""
+
+
+class _Here:
+    """One record after the other, in this process."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def take(self, case: Case) -> Iterator[tuple[Case, Judged]]:
+        yield case, self._judge(case.line)
+
+    def rest(self) -> Iterator[tuple[Case, Judged]]:
+        yield from ()
+
+
+class _Elsewhere:
+    """Batches of records in other processes; never more of them at once than these need to be at work."""
+
+    def __init__(self, pool: ProcessPoolExecutor, workers: int) -> None:
+        self._pool = pool
+        self._most = workers * _BATCHES_A_WORKER
+        self._batch: list[Case] = []
+        self._out: deque[tuple[list[Case], Future[list[Judged | InvalidRunError]]]] = deque()
+
+    def take(self, case: Case) -> Iterator[tuple[Case, Judged]]:
+        self._batch.append(case)
+        if len(self._batch) == _BATCH:
+            self._submit()
+        while len(self._out) > self._most:
+            yield from self._first()
+
+    def rest(self) -> Iterator[tuple[Case, Judged]]:
+        self._submit()
+        while self._out:
+            yield from self._first()
+
+    def _submit(self) -> None:
+        if self._batch:
+            with _whole():
+                self._out.append((self._batch, self._pool.submit(_work, [case.line for case in self._batch])))
+            self._batch = []
+
+    def _first(self) -> Iterator[tuple[Case, Judged]]:
+        cases, future = self._out.popleft()
+        with _whole():
+            judged = future.result()
+        for case, one in zip(cases, judged, strict=False):
+            if isinstance(one, InvalidRunError):
+                raise one
+            yield case, one
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Say what it means that a pool is broken."""
+    try:
+        yield
+    except BrokenProcessPool:
+        raise InvalidRunError(
+            "a process that judged records has ended by itself; nothing was written. Is there enough memory? "
+            "Run the same command again, perhaps with fewer --workers."
+        ) from None
+
+
+@contextmanager
+def bench(judge: Judge, workers: int) -> Iterator[Bench]:
+    """Where records are judged: in this process, or in so many others (spawned) for the time of the block."""
+    if workers == 1:
+        yield _Here(judge)
+        return
+    with environment(ONE_THREAD):
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (judge,))
+        try:
+            yield _Elsewhere(pool, workers)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+# What this process judges with.
+_judges: list[Judge] = []
+
+
+def _begin(judge: Judge) -> None:
+    # An interruption is for the process that reads; it ends the others itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _judges[:] = [judge]
+
+
+def _work(lines: Sequence[RawLine]) -> list[Judged | InvalidRunError]:
+    """What comes of each record, up to the first that cannot have happened so."""
+    (judge,) = _judges
+    judged: list[Judged | InvalidRunError] = []
+    with seldom_collected():
+        for line in lines:
+            try:
+                judged.append(judge(line))
+            except InvalidRunError as error:
+                return [*judged, error]
+    return judged
