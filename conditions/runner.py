@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from conditions.code import whole_fingerprint
 from conditions.episode import Episode, output_tokens
@@ -14,7 +13,8 @@ from preregistration.lock import scoring_refusal
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents.base import Action, Agent, Guide
 from schemarouter.agents.base import View as AgentView
-from schemarouter.agents.registry import build_agent, resolve, seeded
+from schemarouter.agents.registry import prepared, resolve, seeded
+from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.catalog_views import View, viewed
 from schemarouter.errors import InvalidRunError
@@ -47,6 +47,7 @@ class OpeningRankings:
 
 # Ranks by nothing that is locked; wall times of the grid are taken with it, and no record is kept.
 TIMING_RETRIEVER = "random(seed=1)"
+_MOST_AGENTS = 256
 AgentFactory = Callable[[Guide], Agent]
 
 
@@ -93,6 +94,7 @@ class Runner:
         # An unknown agent is told here and once, and not as the failure of every episode.
         self._agent = resolve(agent) if agent_factory is None else agent
         self._agent_factory = agent_factory
+        self._agents: Bounded[int, AgentFactory] = Bounded(_MOST_AGENTS)
         self._policy = policy or StandardPolicy()
         self._retrievers: dict[int, Retriever] = dict(retrievers or {})
         self._scorable: set[tuple[str, str]] = set()
@@ -124,12 +126,19 @@ class Runner:
         # What a lock allows it goes on allowing; it is not read again for every episode.
         self._scorable.add(arm)
 
+    def _make_agent(self, repeat: int) -> AgentFactory:
+        """What makes the agent of an episode; the spec is read once a repeat."""
+        if self._agent_factory is not None:
+            return self._agent_factory
+        if repeat not in self._agents:
+            self._agents[repeat] = prepared(seeded(self._agent, repeat))
+        return self._agents[repeat]
+
     def run(self, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
         """Run one episode to its end."""
         self._refuse_unscorable(unit)
         prompt, key = self._surface.prompt(unit.task), self._surface.key(unit.task)
         catalog = self._catalogs[unit.catalog]
-        make_agent = self._agent_factory or partial(build_agent, seeded(self._agent, unit.repeat))
         environment = Environment(key, catalog, seed_text=prompt.id)
         condition = make_condition(
             unit.condition,
@@ -145,7 +154,7 @@ class Runner:
             authorised=key.authorised,
             catalog=catalog,
             condition=condition,
-            agent=MadeWhenAsked(make_agent, PlanGuide(environment.progress, catalog)),
+            agent=MadeWhenAsked(self._make_agent(unit.repeat), PlanGuide(environment.progress, catalog)),
             environment=environment,
             policy=self._policy,
             counter=self._counter,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 # Allocations before the youngest, and collections before the older generations are looked through; Python's own are 700, 10, 10.
 _SELDOM = (100_000, 50, 100)
@@ -21,3 +23,9 @@ def seldom_collected() -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+@cache
+def uncollected_at_exit() -> None:
+    """Let the process end without a last look for cycles, which takes longer than many a command: all goes with the process."""
+    atexit.register(gc.freeze)

@@ -65,19 +65,25 @@ class Surface:
         )
 
 
+@cache
 def load_full_catalog(root: Path = ROOT) -> Catalog:
-    """The largest catalog; smaller ones are nested in it (`Catalog.tier`)."""
+    """The largest catalog, read once a process; smaller ones are nested in it (`Catalog.tier`)."""
     return load_catalog(root / "catalog")
+
+
+@cache
+def _tier(size: int, root: Path) -> Catalog:
+    return load_full_catalog(root).tier(size)
 
 
 def load_catalogs(sizes: Iterable[int], root: Path = ROOT) -> dict[int, Catalog]:
     """The nested catalogs of the sizes asked for. Raises CatalogError for a size that does not exist."""
-    full = load_full_catalog(root)
-    return {size: full.tier(size) for size in sizes}
+    return {size: _tier(size, root) for size in sizes}
 
 
+@cache
 def load_surface(name: str, root: Path = ROOT) -> Surface:
-    """Read every cell file of a surface. Raises SurfaceError with all mistakes of all files at once."""
+    """Read every cell file of a surface, once a process. Raises SurfaceError with all mistakes of all files at once."""
     folder = FOLDERS.get(name)
     if folder is None:
         raise UsageError(unknown("surface", name, FOLDERS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemarouter.agents.base import SeenValue, Turn, arguments_from, observed_values
+from schemarouter.agents.base import SeenValue, SeenValues, Turn, observed_values
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.state import Call, Observation
 from surface.environment import Environment, PlanGuide
@@ -42,12 +42,9 @@ def finishes_with_twin(task: Task, catalog: Catalog, step_id: str, twin: Capabil
 
 def _filled(twin: Capability, history: list[Turn], catalog: Catalog, literals: list[SeenValue]) -> dict[str, Any]:
     """Arguments for a twin from what was seen; a parameter that nothing fits takes its contract's example."""
-    values = [*observed_values(history, catalog), *literals]
-    arguments: dict[str, Any] = {}
-    for parameter in twin.required_parameters:
-        filled = arguments_from([parameter], values)
-        arguments[parameter.name] = filled[parameter.name] if filled is not None else parameter.example
-    return arguments
+    values = SeenValues([*observed_values(history, catalog), *literals])
+    found = [(parameter, values.fitting(parameter)) for parameter in twin.required_parameters]
+    return {parameter.name: value.value if value is not None else parameter.example for parameter, value in found}
 
 
 def wrong_identifiers(task: Task, catalog: Catalog) -> Iterator[tuple[str, str, Observation]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 from schemarouter.catalog import Catalog, Contract, matches_type
@@ -103,11 +104,33 @@ def observed_values(history: Sequence[Turn], catalog: Catalog) -> list[SeenValue
     return values
 
 
-def arguments_from(parameters: Sequence[Contract], values: Sequence[SeenValue]) -> Mapping[str, Any] | None:
+class SeenValues:
+    """Values an agent has seen, the ones to be preferred first, found by what they mean and by what they are called."""
+
+    def __init__(self, values: Iterable[SeenValue]) -> None:
+        self._found: dict[tuple[str, str], list[tuple[int, SeenValue]]] = {}
+        for place, value in enumerate(values):
+            for key in _keys(value.contract):
+                self._found.setdefault(key, []).append((place, value))
+
+    def fitting(self, parameter: Contract) -> SeenValue | None:
+        """The first value that fits a parameter, or None."""
+        found = [item for key in _keys(parameter) for item in self._found.get(key, ())]
+        found.sort(key=itemgetter(0))
+        return next((value for _, value in found if fits(value, parameter)), None)
+
+
+def _keys(contract: Contract) -> tuple[tuple[str, str], ...]:
+    """What two contracts have in common, at least one of them, where a value of one fits the other."""
+    named = ("name", contract.name)
+    return (named,) if contract.semantic_id is None else (("meaning", contract.semantic_id), named)
+
+
+def arguments_from(parameters: Sequence[Contract], values: SeenValues) -> Mapping[str, Any] | None:
     """Fill each parameter with the first value that fits it; None when one cannot be filled."""
     arguments: dict[str, Any] = {}
     for parameter in parameters:
-        chosen = next((v for v in values if fits(v, parameter)), None)
+        chosen = values.fitting(parameter)
         if chosen is None:
             return None
         arguments[parameter.name] = chosen.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from schemarouter.agents.base import Action, Guide, View, arguments_from, observed_values
+from schemarouter.agents.base import Action, Guide, SeenValues, View, arguments_from, observed_values
 from schemarouter.agents.reference import Reference
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.state import Call
@@ -42,7 +42,7 @@ class Fallible:
     def _other_calls(self, view: View, right: str) -> list[Call]:
         """Calls of the other tools shown, by route id, that values seen so far can fill and that were not made before."""
         called = {turn.call.route_id for turn in view.history}
-        values = [*observed_values(view.history, view.catalog), *self._guide.literals()]
+        values = SeenValues([*observed_values(view.history, view.catalog), *self._guide.literals()])
         found = []
         for route in sorted(view.tools):
             capability = view.catalog.get(route)

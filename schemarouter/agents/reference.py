@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemarouter.agents.base import Action, Guide, View, arguments_from, observed_values
+from schemarouter.agents.base import Action, Guide, SeenValues, View, arguments_from, observed_values
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.state import Call
 
@@ -35,7 +35,7 @@ class Reference:
     def _probe_call(self, view: View) -> Call | None:
         """The first exposed read-only route, by route id, not called before, that values seen so far can fill."""
         called = {turn.call.route_id for turn in view.history}
-        values = [*observed_values(view.history, view.catalog), *self._guide.literals()]
+        values = SeenValues([*observed_values(view.history, view.catalog), *self._guide.literals()])
         for route_id in sorted(view.tools):
             capability = view.catalog.get(route_id)
             if capability is None or capability.effect != "read" or route_id in called:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
@@ -48,8 +49,14 @@ def seeded(spec: Spec, repeat: int) -> Spec:
     return Spec(spec.name, spec.nested, {**spec.arguments, SEED: str(seed)})
 
 
+def prepared(spec: Spec | str) -> Callable[[Guide], Agent]:
+    """What builds an agent for each of many episodes. Raises SpecError for what the spec gets wrong."""
+    full = resolve(spec)
+    module = _module(full.name)
+    values = declaration(full.name).values(full)
+    return lambda guide: module.build(guide, {**values})
+
+
 def build_agent(spec: Spec | str, guide: Guide) -> Agent:
     """Build an agent for one episode. The guide is handed to it alone."""
-    full = resolve(spec)
-    agent: Agent = _module(full.name).build(guide, declaration(full.name).values(full))
-    return agent
+    return prepared(spec)(guide)

@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 import typer
 
 from schemarouter.cli import judge, listing, locking, lookup, running, tuning, verifying
+from schemarouter.collector import uncollected_at_exit
 from schemarouter.environ import ONE_THREAD
 from schemarouter.errors import (
     EXIT_BROKEN_PIPE,
@@ -46,6 +47,7 @@ app.add_typer(lookup.state_app, name="state")
 
 def main() -> None:
     """Run the program. A user's mistake is one message and an exit code; a bug is a traceback and an exit code of its own."""
+    uncollected_at_exit()
     _one_thread()
     _ready_streams()
     code = _run()

@@ -101,7 +101,7 @@ def provenance(out: Path | None = None) -> dict[str, Any]:
     return {
         "argv": [_writable(text) for text in sys.argv[1:]],
         "code": code_fingerprint(ROOT),
-        "packages": packages(),
+        "packages": dict(packages()),
         "python": platform.python_version(),
         **_commit(out),
     }

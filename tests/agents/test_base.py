@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, SeenValue, arguments_from, fits
+from schemarouter.agents.base import (
+    REQUEST_MORE_TOOLS,
+    SYSTEM_PROMPT,
+    TASK_INCOMPLETE,
+    SeenValue,
+    SeenValues,
+    arguments_from,
+    fits,
+)
 from schemarouter.agents.reference import Reference
 from schemarouter.agents.registry import build_agent, resolve
 from schemarouter.catalog import Contract, Parameter, matches_type
@@ -74,10 +82,29 @@ def test_whatever_fits_is_schema_valid(given_kind: str, taken_kind: str, meaning
 
 
 def test_arguments_are_filled_with_the_first_fitting_value_or_not_at_all() -> None:
-    values = [seen("a", "x", "string"), seen("b", "x", "string"), seen(1, "n", "integer")]
+    values = SeenValues([seen("a", "x", "string"), seen("b", "x", "string"), seen(1, "n", "integer")])
     assert arguments_from([takes("x", "string"), takes("n", "integer")], values) == {"x": "a", "n": 1}
     assert arguments_from([takes("x", "string"), takes("missing", "string")], values) is None
     assert arguments_from([], values) == {}
+
+
+contracts: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    name=st.sampled_from("ab"),
+    kind=st.sampled_from(["string", "integer"]),
+    semantic_id=st.sampled_from([None, "order.id", "order.size"]),
+)
+
+
+@LAWS
+@given(st.lists(contracts, max_size=6), contracts)
+def test_the_value_that_is_found_is_the_first_of_all_that_fits(
+    given_values: list[dict[str, Any]], taken: dict[str, Any]
+) -> None:
+    values = [seen(KINDS[told["kind"]], **told) for told in given_values]
+    parameter = takes(**taken)
+    expected = next((value for value in values if fits(value, parameter)), None)
+    assert SeenValues(values).fitting(parameter) is expected
 
 
 def test_the_system_prompt_says_how_to_ask_and_what_the_answer_means() -> None:
