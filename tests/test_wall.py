@@ -95,6 +95,9 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         return opening
 
     def apply() -> None:
+        # What this process has read before would still be at hand.
+        for read in (loader.load_surface, loader.load_full_catalog, loader._tier, loader.frozen_queries):
+            read.cache_clear()
         monkeypatch.setattr("builtins.open", guarded(open))
         monkeypatch.setattr(io, "open", guarded(io.open))
         monkeypatch.setattr("os.open", guarded(__import__("os").open))
