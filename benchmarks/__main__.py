@@ -34,7 +34,7 @@ class Scale:
     queries: int
     tasks: int
     run_episodes: int = 0
-    run_repeats: int = 5
+    run_repeats: int = 10
 
 
 FULL = Scale((100, 500, 34_000, 238_000), 500, Effort(rounds=200, seconds=8.0), 256, 90, 1350)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -39,6 +40,7 @@ from surface.task import Task
 
 # Ends that nobody chose: something failed. Of the machine's failures nothing is measured, but what led there is checked.
 BROKEN_OFF = frozenset({"exception", "infrastructure", "time_limit"})
+_MOST_QUERIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,11 @@ class Written:
         return cls(state, data, sha256_hex(data), omitted or {}, capability)
 
 
+@lru_cache(maxsize=_MOST_QUERIES)
+def _start(query: str) -> Written:
+    return Written.of(ExecutionState.start(query))
+
+
 # An entry keeps its contract alive, so that no other can have its identity.
 _STATES: Final = Bounded[tuple[bytes, bytes, str, int, bool], Written](4096)
 _MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
@@ -130,7 +137,7 @@ class Replay:
         self.timeline = Timeline(exposures=self._arm.exposures)
         self._environment = Environment(task.key, catalog, seed_text=task.prompt.id)
         self._next = self._environment.progress.next_step()
-        self._state = Written.of(ExecutionState.start(task.prompt.query))
+        self._state = _start(task.prompt.query)
         self._messages = [Message("user", task.prompt.query)]
         self._call: Call | None = None
         self._last: tuple[Call, Observation] | None = None
