@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conditions.work import Done, input_tokens
-from schemarouter.catalog import explain
 from schemarouter.errors import InvalidRunError, UsageError, closest
+from schemarouter.files import explain
 from schemarouter.records import EpisodeRecord
 
 _MILLION = 1_000_000

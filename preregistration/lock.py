@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from preregistration import protocol
-from schemarouter.catalog import read_model
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import read_model
 from schemarouter.identity import fingerprint
 
 LOCK_SCHEMA_VERSION = 2

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from schemarouter.catalog import read_model
 from schemarouter.errors import InvalidRunError, UsageError, unknown
+from schemarouter.files import read_model
 from schemarouter.identity import fingerprint
 
 FOLDER = Path(__file__).resolve().parent

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from schemarouter.catalog_tools import MAX_TOOL_NAME, read_tool, tool_name
 from schemarouter.catalog_tools import route_of as route_of
 from schemarouter.characters import first_invisible
 from schemarouter.errors import SchemaRouterError, unknown
+from schemarouter.files import explain, read_json
 from schemarouter.identity import fingerprint
 
 JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
@@ -281,41 +281,9 @@ class _ProviderFile(BaseModel):
     capabilities: tuple[dict[str, Any], ...] = Field(strict=False)
 
 
-def explain(error: ValidationError) -> list[str]:
-    """One line a mistake: where it is, what came, what is allowed."""
-    lines = []
-    for item in error.errors(include_url=False):
-        where = ".".join(str(part) for part in item["loc"]) or "file"
-        lines.append(f"{where}: {item['msg']} (got {str(item.get('input'))[:80]!r})")
-    return lines
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def read_model(
-    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, place: str = "", between: str = "; "
-) -> _Model:
-    """Read a JSON file into a model. Raises `failure` with the place and, `between` them, everything wrong with the file."""
-    where = place or path.name
-    try:
-        return model.model_validate(_read_json(path, failure, where))
-    except ValidationError as error:
-        raise failure(f"{where}: " + between.join(explain(error))) from None
-
-
-def _read_json(path: Path, failure: type[SchemaRouterError], where: str) -> Any:
-    try:
-        return orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise failure(f"{where}: cannot be read ({error.strerror}).") from None
-    except orjson.JSONDecodeError as error:
-        raise failure(f"{where}: not JSON ({error}).") from None
-
-
 def _read_provider(path: Path) -> tuple[list[Capability], list[str]]:
     """The capabilities of a provider file that can be used, and everything wrong with its header and the others."""
-    raw = _read_json(path, CatalogError, path.name)
+    raw = read_json(path, CatalogError, path.name)
     problems: list[str] = []
     try:
         _ProviderFile.model_validate(raw)

@@ -12,8 +12,8 @@ import orjson
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from schemarouter.catalog import explain
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import explain
 
 # Version 1 knew no repeats.
 SCHEMA_VERSION = 2

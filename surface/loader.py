@@ -8,8 +8,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
-from schemarouter.catalog import Catalog, load_catalog, read_model
+from schemarouter.catalog import Catalog, load_catalog
 from schemarouter.errors import SchemaRouterError, UsageError, unknown
+from schemarouter.files import read_model
 from schemarouter.identity import fingerprint
 from surface.task import CellFile, Language, Stratum, Task, TaskKey, TaskPrompt
 

@@ -21,6 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "schemarouter.collector",
         "schemarouter.environ",
         "schemarouter.errors",
+        "schemarouter.files",
         "schemarouter.identity",
         "schemarouter.kept",
     ),

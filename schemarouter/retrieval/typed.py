@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from schemarouter.catalog import read_model
 from schemarouter.catalog_views import VIEWS, View
 from schemarouter.errors import SchemaRouterError
+from schemarouter.files import read_model
 from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import top_k

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from schemarouter.catalog import read_model
 from schemarouter.errors import SchemaRouterError
+from schemarouter.files import read_model
 from schemarouter.identity import sha256_hex
 from schemarouter.retrieval.evidence.words import stem
 
