@@ -26,7 +26,7 @@ from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.spec import Spec
 from schemarouter.tokens import TokenCounter, kept_counts, load_tokenizer
 from surface.environment import Environment, PlanGuide
-from surface.loader import Surface, frozen_queries, load_catalogs, load_surface
+from surface.loader import Surface, asks_frozen, load_catalogs, load_surface
 
 
 class OpeningRankings:
@@ -117,7 +117,7 @@ class Runner:
     def _refuse_unscorable(self, unit: Unit) -> None:
         """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
         asked = self._surface.prompt(unit.task).query
-        arm = ("frozen" if asked in frozen_queries() else self._surface.name, unit.condition)
+        arm = ("frozen" if asks_frozen(asked) else self._surface.name, unit.condition)
         if self._timing or arm in self._scorable:
             return
         reason = scoring_refusal(arm[0], (unit.condition,))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -17,6 +18,9 @@ from surface.task import CellFile, Language, Stratum, Task, TaskKey, TaskPrompt
 ROOT = Path(__file__).resolve().parent
 SurfaceName = Literal["development", "frozen"]
 FOLDERS: Mapping[str, str] = {"development": "development", "frozen": "tasks"}
+# So many letters and digits in a row are no coincidence.
+_LONG_PART = 30
+_MOST_TEXTS = 4096
 
 
 class SurfaceError(SchemaRouterError):
@@ -109,8 +113,19 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
 
 @cache
 def frozen_queries() -> frozenset[str]:
-    """The queries of the frozen tasks, wherever they turn up: a task is frozen by what it asks, not by its folder."""
-    return frozenset(task.prompt.query for task in load_surface("frozen").tasks)
+    """The queries of the frozen tasks, by their letters and digits: a task is frozen by what it asks, not by its folder."""
+    return frozenset(_letters(task.prompt.query) for task in load_surface("frozen").tasks)
+
+
+@lru_cache(maxsize=_MOST_TEXTS)
+def asks_frozen(text: str) -> bool:
+    """Whether a text holds the query of a frozen task, however it is written and whatever stands around it, or a long part of one."""
+    letters = _letters(text)
+    return any(query in letters or (len(letters) >= _LONG_PART and letters in query) for query in frozen_queries())
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _place(path: Path) -> str:

@@ -96,7 +96,13 @@ def poison(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def apply() -> None:
         # What this process has read before would still be at hand.
-        for read in (loader.load_surface, loader.load_full_catalog, loader._tier, loader.frozen_queries):
+        for read in (
+            loader.load_surface,
+            loader.load_full_catalog,
+            loader._tier,
+            loader.frozen_queries,
+            loader.asks_frozen,
+        ):
             read.cache_clear()
         monkeypatch.setattr("builtins.open", guarded(open))
         monkeypatch.setattr(io, "open", guarded(io.open))

@@ -40,17 +40,17 @@ def retrieve(
     from schemarouter.catalog_views import viewed
     from schemarouter.retrieval import registry
     from schemarouter.state import ExecutionState
-    from surface.loader import frozen_queries, load_catalogs
+    from surface.loader import asks_frozen, load_catalogs
 
     current = ExecutionState.start(query) if state is None else ExecutionState.parse(_read(state))
     if current.original_query != query:
         raise UsageError(
             f"the state is of the query {current.original_query!r}, not of {query!r}; give the same query."
         )
-    if query in frozen_queries():
+    if asks_frozen(query):
         reason = scoring_refusal("frozen", ("retrieve",))
         if reason:
-            raise InvalidRunError(f"this is a frozen task's request, and {reason}")
+            raise InvalidRunError(f"this is a frozen task's request, or holds or is a part of one, and {reason}")
     spec = registry.resolve(retriever or load_protocol("development").retriever)
     sizes = load_protocol("development").catalogs
     if catalog not in sizes:

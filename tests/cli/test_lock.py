@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from schemarouter.agents import registry as agents
 from schemarouter.cli import locking
 from schemarouter.errors import InvalidRunError
 from schemarouter.retrieval import registry as retrievers
+from surface import loader
 from tests.cli.program import inside, refused
 from tests.toys import CATALOGS, SURFACE, toy_protocol
 
@@ -108,15 +110,48 @@ def test_no_arm_that_retrieves_runs_before_the_release_by_any_door(
     assert runner.run(Unit(task, size, "SR-5-STATIC")).events
 
 
-def test_a_frozen_request_is_refused_wherever_it_turns_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = "Nobody has asked for this: reserve the crane"
-    monkeypatch.setattr("surface.loader.frozen_queries", lambda: frozenset({query}))
-    monkeypatch.setattr("conditions.runner.frozen_queries", lambda: frozenset({SURFACE.tasks[0].prompt.query}))
-    refused(inside("retrieve", query, "--retriever", "bm25"), 3, "a frozen task's request", "not released")
+@pytest.fixture
+def frozen_request(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A request that counts as that of a frozen task, beside one of a toy task."""
+    query = "Nobody has asked for this: reserve the crane for Thursday"
+    frozen = frozenset(map(loader._letters, (query, SURFACE.tasks[0].prompt.query)))
+    monkeypatch.setattr("surface.loader.frozen_queries", lambda: frozen)
+    loader.asks_frozen.cache_clear()
+    yield query
+    loader.asks_frozen.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        str,
+        str.upper,
+        lambda query: f"  {query.replace(' ', '  ')}\n",
+        lambda query: query.replace(":", "").replace("N", "\uff2e"),
+        lambda query: f"{{'id': 'x', 'query': '{query}'}}",
+        lambda query: query[:-12],
+    ],
+)
+def test_a_frozen_request_is_refused_however_it_is_written(change: Callable[[str], str], frozen_request: str) -> None:
+    told = inside("retrieve", change(frozen_request), "--retriever", "bm25")
+    refused(told, 3, "a frozen task's request", "not released")
+
+
+def test_a_few_words_of_a_frozen_request_are_anybodys(frozen_request: str) -> None:
+    assert inside("retrieve", "reserve the crane", "--retriever", "bm25").code == 0
+    assert inside("retrieve", "", "--retriever", "bm25").code == 0
+
+
+def test_a_frozen_request_among_the_tasks_of_another_surface_is_refused(frozen_request: str) -> None:
     spec, agent = retrievers.resolve("bm25"), agents.resolve("reference")
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=spec, agent=agent)
     with pytest.raises(InvalidRunError, match="not released"):
         runner.run(Unit(SURFACE.tasks[0].prompt.id, min(CATALOGS), "SR-5-STATIC"))
+
+
+def test_no_development_task_asks_what_a_frozen_one_does() -> None:
+    asked = [task.prompt.query for task in loader.load_surface("development").tasks]
+    assert len(asked) == 90 and not any(map(loader.asks_frozen, asked))
 
 
 def test_the_development_surface_is_not_released(toy: dict[str, str]) -> None:
