@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from conditions.work import Done, Job
 
@@ -16,16 +17,19 @@ class Batches:
     """Jobs in their order, a batch at a time; how many make one is learned from how long they take.
 
     Jobs of one task over one catalog stay together as far as that does not make a batch more than twice as long: what is read
-    of a task is read by one worker.
+    of a task is read by one worker. `singly` makes a batch of each job; then none is asked for before it is needed.
     """
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[Job], *, singly: bool = False) -> None:
         self._rest = iter(jobs)
-        self._next = next(self._rest, None)
+        self._singly = singly
+        self._next = None if singly else next(self._rest, None)
         self._size = FIRST
 
     def take(self) -> tuple[Job, ...]:
         """The next batch; empty at the end."""
+        if self._singly:
+            return tuple(islice(self._rest, 1))
         batch: list[Job] = []
         while self._next is not None and (len(batch) < self._size or self._belongs(batch)):
             batch.append(self._next)

@@ -78,7 +78,7 @@ def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, No
     The jobs of a batch whose worker was lost are done again one by one; one that loses its worker alone has failed for reasons
     of the machine, is put on record, and is tried once more. A batch that came back undone is handed in again as it was.
     """
-    batches = Batches(jobs)
+    batches = Batches(jobs, singly=limits.watched)
     again: deque[tuple[Job, ...]] = deque()
     deaths: Counter[str] = Counter()
     while True:

@@ -23,6 +23,7 @@ from schemarouter.errors import InvalidRunError
 # Given the header of a run that was begun otherwise, the header with which it goes on.
 GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _HEADER_LOCK = f"{LOCK_PREFIX}header"
+_FEW = 5
 COMPARED = ("identities", "plan", "limits", "provenance")
 
 
@@ -60,11 +61,21 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str, where: str = "now") -> list[str]:
     """What two parts of a header say differently, a line each; the command line may differ. `where` the second one stands."""
+    pairs = {name: (stored.get(name), now.get(name)) for name in sorted(set(stored) | set(now)) if name != "argv"}
     return [
-        f"{part}.{name}: {stored.get(name)!r} there, {now.get(name)!r} {where}"
-        for name in sorted(set(stored) | set(now))
-        if name != "argv" and stored.get(name) != now.get(name)
+        f"{part}.{name}: {_told(one, other)} there, {_told(other, one)} {where}"
+        for name, (one, other) in pairs.items()
+        if one != other
     ]
+
+
+def _told(value: Any, other: Any) -> str:
+    """A value; of a list with many entries how many there are, and the first that the other list has not."""
+    if not (isinstance(value, list) and isinstance(other, list) and len(value) > _FEW):
+        return repr(value)
+    own = [item for item in value if item not in other]
+    shown = ", ".join(map(repr, own[:_FEW])) + (", …" if len(own) > _FEW else "")
+    return f"{len(value)} entries" + (f" (only in these: {shown})" if own else "")
 
 
 def holds_a_run(folder: Path) -> bool:

@@ -66,6 +66,8 @@ class Spending:
         """`output_tokens` counts what the agent of a record wrote; it is asked where that has a price."""
         if max_cost is not None and price is None:
             raise UsageError("--max-cost needs --prices: what a million tokens of the agent cost.")
+        if price is not None and max_cost is None:
+            raise UsageError("--prices is for --max-cost, which is missing: give it too, or leave --prices out.")
         for option, value in (("--max-tokens", max_tokens), ("--max-cost", max_cost)):
             if value is not None and not value > 0:
                 raise UsageError(f"{option} is more than 0, got {value}.")
@@ -95,6 +97,11 @@ class Spending:
     def add_recorded(self, record: EpisodeRecord) -> None:
         """Count what an attempt of an earlier process used."""
         self.add(input_tokens(record), self._output_tokens(record) if self.counts_output else 0)
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit at all."""
+        return self._max_tokens is not None or self._max_cost is not None
 
     @property
     def counts_output(self) -> bool:

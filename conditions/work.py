@@ -14,10 +14,14 @@ from schemarouter.records import SCHEMA_VERSION, Ended, EpisodeRecord, ModelTurn
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long an episode may take, in seconds, and whether the tokens that its agent wrote are counted (for their price)."""
+    """How long an episode may take, in seconds, and whether the tokens that its agent wrote are counted (for their price).
+
+    Where what a run spends is `watched`, its workers are given one episode at a time: what is out goes beyond a limit.
+    """
 
     episode_seconds: float | None = None
     count_output: bool = False
+    watched: bool = False
 
 
 NO_LIMITS = Limits()

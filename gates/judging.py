@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from multiprocessing import get_context
 from typing import NamedTuple, Protocol
@@ -27,6 +27,8 @@ from surface.loader import Surface
 # Enough work to hide the way there and back, and for each process one batch at work and some waiting.
 _BATCH = 32
 _BATCHES_A_WORKER = 4
+# As many as are judged in the time that other processes take to begin and to know the world, twice over.
+_AT_HOME = 2_000
 
 
 class Judged(NamedTuple):
@@ -94,15 +96,24 @@ class _Here:
 
 
 class _Elsewhere:
-    """Batches of records in other processes; never more of them at once than these need to be at work."""
+    """Batches of records in other processes; never more of them at once than these need to be at work.
 
-    def __init__(self, pool: ProcessPoolExecutor, workers: int) -> None:
+    The first `at_home` records are judged here: a run of few is over before another process has begun.
+    """
+
+    def __init__(self, judge: Judge, pool: ProcessPoolExecutor, workers: int, at_home: int) -> None:
+        self._judge = judge
         self._pool = pool
         self._most = workers * _BATCHES_A_WORKER
+        self._at_home = at_home
         self._batch: list[Case] = []
         self._out: deque[tuple[list[Case], Future[list[Judged | InvalidRunError]]]] = deque()
 
     def take(self, case: Case) -> Iterator[tuple[Case, Judged]]:
+        if self._at_home:
+            self._at_home -= 1
+            yield case, self._judge(case.line)
+            return
         self._batch.append(case)
         if len(self._batch) == _BATCH:
             self._submit()
@@ -149,9 +160,10 @@ def bench(judge: Judge, workers: int) -> Iterator[Bench]:
         yield _Here(judge)
         return
     with environment(ONE_THREAD):
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (judge,))
+        # A judge of their own, without what this one comes to know.
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (replace(judge),))
         try:
-            yield _Elsewhere(pool, workers)
+            yield _Elsewhere(judge, pool, workers, _AT_HOME)
         finally:
             pool.shutdown(cancel_futures=True)
 

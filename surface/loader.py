@@ -119,7 +119,7 @@ def frozen_queries() -> frozenset[str]:
 
 @lru_cache(maxsize=_MOST_TEXTS)
 def asks_frozen(text: str) -> bool:
-    """Whether a text holds the query of a frozen task, however it is written and whatever stands around it, or a long part of one."""
+    """Whether a text holds the query of a frozen task, however written and whatever stands around it, or is a long part."""
     letters = _letters(text)
     return any(query in letters or (len(letters) >= _LONG_PART and letters in query) for query in frozen_queries())
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
 import traceback
 from contextlib import suppress
-from typing import Any, TextIO, cast
+from types import FrameType
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 
@@ -25,11 +28,29 @@ from schemarouter.errors import (
 
 app = typer.Typer(
     name="schemarouter",
-    help="Does retrieval from typed, observed execution state bring back a tool that the first list missed?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"schemarouter-research {version('schemarouter-research')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which this is.")
+    ] = False,
+) -> None:
+    """Does retrieval from typed, observed execution state bring back a tool that the first list missed?"""
+
+
 app.command("verify")(verifying.verify)
 app.add_typer(locking.app, name="lock")
 app.add_typer(listing.app, name="list")
@@ -49,6 +70,7 @@ def main() -> None:
     """Run the program. A user's mistake is one message and an exit code; a bug is a traceback and an exit code of its own."""
     uncollected_at_exit()
     _one_thread()
+    _end_in_order()
     _ready_streams()
     code = _run()
     try:
@@ -67,6 +89,17 @@ def _one_thread() -> None:
     """Numeric libraries get one thread unless somebody says otherwise: over small matrices more of them only fight."""
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
+
+
+def _end_in_order() -> None:
+    """Whoever ends the program by SIGTERM, as batch systems do, interrupts it: what is written reaches the disk, workers end."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # Only the main thread may; and what somebody else has set stays.
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def _ready_streams() -> None:

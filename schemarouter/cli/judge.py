@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 Directory = Annotated[Path, typer.Argument(help="Run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 Workers = Annotated[
-    int, typer.Option(help="Processes that replay records; more than one pay from some thousand different records on.")
+    int,
+    typer.Option(
+        help="Processes that replay records, from the 2,000th on that differs; more than one pay where many thousand do."
+    ),
 ]
 
 

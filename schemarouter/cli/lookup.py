@@ -72,8 +72,10 @@ def retrieve(
         return
     for position, (item, score) in enumerate(ranking.items, start=1):
         typer.echo(f"{position:>3}  {score:<10.6g} {item:<36} {entries[item].description}")
-        if explain:
+        if explain and ranking.parts:
             typer.echo(_explained(ranking.parts.get(item, {})))
+    if explain and not ranking.parts:
+        typer.echo("this retriever does not explain its scores", err=True)
     for stage in ranking.stages:
         if stage.note:
             typer.echo(f"{stage.name}: {stage.note}", err=True)
@@ -83,7 +85,7 @@ def _explained(parts: Mapping[str, float]) -> str:
     """The parts of a score, the largest first; those that round to nothing are left out."""
     told = sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
     shown = [f"{name} {value:+.3f}" for name, value in told if abs(value) >= _SHOWN]
-    return "                " + (", ".join(shown) or "this retriever does not explain its scores")
+    return "                " + ", ".join(shown)
 
 
 @state_app.command("check")

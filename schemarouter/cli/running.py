@@ -42,7 +42,7 @@ def run(
     max_cost: Annotated[float | None, typer.Option(help="Stop before an episode once so much was spent.")] = None,
     prices: Annotated[
         Path | None,
-        typer.Option(help="TOML: a table for each agent, [name], with input_per_million and output_per_million."),
+        typer.Option(help="TOML: a table for each agent, \\[name], with input_per_million and output_per_million."),
     ] = None,
     exploratory: Annotated[
         bool, typer.Option("--exploratory", help="Stamp it EXPLORATORY in any case, and go on under other code.")
@@ -72,7 +72,7 @@ def run(
     here = parse_shard(shard)
     price = load_price(prices, agents.resolve(setup.agent).name) if prices is not None else None
     spending = Spending(max_tokens=max_tokens, max_cost=max_cost, price=price, output_tokens=output_tokens)
-    limits = Limits(_seconds(episode_seconds), count_output=spending.counts_output)
+    limits = Limits(_seconds(episode_seconds), count_output=spending.counts_output, watched=spending.limited)
     started = begin(setup, part, limits, out, exploratory=exploratory)
     works = make_engine(engine, setup, workers, limits, address)
     expected = len(here.units(started.plan))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,15 @@ def test_a_command_line_that_does_not_parse_is_exit_2_on_stderr(arguments: tuple
     told = inside(*arguments)
     assert (told.code, told.stdout) == (2, b"")
     assert "Error" in told.err and "Usage" in told.err
+
+
+def test_the_program_says_which_it_is() -> None:
+    told = inside("--version")
+    assert (told.code, told.stdout, told.err) == (
+        0,
+        f"schemarouter-research {version('schemarouter-research')}\n".encode(),
+        "",
+    )
 
 
 def test_a_protocol_value_is_no_flag() -> None:

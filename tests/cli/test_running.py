@@ -179,6 +179,8 @@ def test_a_run_stops_at_its_tokens_and_a_higher_limit_goes_on_to_the_same_end(tm
     assert last.code == 0, last.err
     assert aggregated(out) == whole
     assert inside("run", "--out", out, *GRID, *QUIET, "--max-tokens", "1").code == 0, "nothing is left to be spent on"
+    # Two episodes for each worker are out when the first comes back.
+    assert 1 <= stopped(tmp_path / "two", "--max-tokens", "1", "--workers", "2") <= 4
 
 
 def test_a_run_stops_at_its_cost_and_a_higher_limit_goes_on_to_the_same_end(tmp_path: Path, whole: bytes) -> None:
@@ -186,6 +188,9 @@ def test_a_run_stops_at_its_cost_and_a_higher_limit_goes_on_to_the_same_end(tmp_
     table.write_text(PRICES)
     first = stopped(out, "--max-cost", "0.000001", "--prices", table)
     assert first == 1
+    refused(
+        inside("run", "--out", out, *GRID, *QUIET, "--prices", table), 2, "--prices is for --max-cost, which is missing"
+    )
     assert 1 < stopped(out, "--max-cost", "0.04", "--prices", table, "--workers", "1") < 10
     assert inside("run", "--out", out, *GRID, *QUIET, "--max-cost", "1000", "--prices", table).code == 0
     assert aggregated(out) == whole

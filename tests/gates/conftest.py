@@ -82,7 +82,7 @@ class AtOnce:
 def late_bench(judge: judging.Judge, workers: int) -> Iterator[judging.Bench]:
     """A bench that gives nothing back before it is asked for the rest or has more than two processes take."""
     judging._judges[:] = [judge]
-    yield judging._Elsewhere(AtOnce(), 2)  # type: ignore[arg-type]
+    yield judging._Elsewhere(judge, AtOnce(), 2, at_home=0)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=["here", "late"])

@@ -54,7 +54,11 @@ def told_by(folder: Path, world: Any, workers: int = 1) -> str:
     return str(caught.value)
 
 
-def test_several_processes_give_the_bytes_and_the_refusals_of_one(real: Slice, run: Path) -> None:
+@pytest.mark.parametrize("at_home", [0, 7, 2_000])
+def test_several_processes_give_the_bytes_and_the_refusals_of_one(
+    real: Slice, run: Path, at_home: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gates.judging._AT_HOME", at_home)
     assert list(aggregate(run, real.world, workers=2).chunks()) == list(aggregate(run, real.world).chunks())
     damaged(run, 20, wrong_tokens)
     assert "input tokens where" in told_by(run, real.world, 2)
@@ -111,7 +115,10 @@ class Dying(Judge):
         raise AssertionError
 
 
-def test_a_process_that_ends_by_itself_is_told_with_a_remedy(real: Slice, run: Path) -> None:
+def test_a_process_that_ends_by_itself_is_told_with_a_remedy(
+    real: Slice, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gates.judging._AT_HOME", 0)
     lines = [line for line in read_lines(run / shard_name(WHOLE)) if isinstance(line, RawLine)]
 
     def judge_all() -> None:
