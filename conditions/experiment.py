@@ -23,6 +23,8 @@ from schemarouter.errors import InvalidRunError
 # Given the header of a run that was begun otherwise, the header with which it goes on.
 GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _HEADER_LOCK = f"{LOCK_PREFIX}header"
+# It is held for a moment by each that begins.
+_PATIENCE_SECONDS = 30.0
 _FEW = 5
 COMPARED = ("identities", "plan", "limits", "provenance")
 
@@ -55,7 +57,7 @@ def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> 
         remedy = f"use another --out{stamping}"
         raise InvalidRunError(f"{folder} holds another run; {remedy}. What differs:\n  " + "\n  ".join(lines))
     # Read again under a lock of its own: the process of another shard may be putting its code on record too.
-    with hold_named(folder, _HEADER_LOCK):
+    with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
         write_whole(folder / RUN_FILE, pretty_json(go_on(read_run(folder))))
 
 
@@ -94,15 +96,22 @@ def holds_a_run(folder: Path) -> bool:
     return False
 
 
-def _refuse_other_division(folder: Path, shard: Shard) -> None:
-    """Raise InvalidRunError where the directory is divided into another number of shards: they would overlap."""
+def _divide(folder: Path, shard: Shard) -> None:
+    """Make the file of a shard. Raises InvalidRunError where the directory is divided into another number of shards."""
     end = f"-of-{shard.count:05d}.jsonl"
-    others = sorted(path.name for path in folder.glob(SHARD_GLOB) if not path.name.endswith(end))
-    if others:
-        raise InvalidRunError(
-            f"{folder} is divided into other shards ({others[0]}), and this is {shard.index}/{shard.count}; "
-            "divide a run one way only, or use another --out."
-        )
+    # Whoever begins with another division at the same moment finds this one's file, or is found by its own.
+    with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
+        others = sorted(path.name for path in folder.glob(SHARD_GLOB) if not path.name.endswith(end))
+        if others:
+            raise InvalidRunError(
+                f"{folder} is divided into other shards ({others[0]}), and this is {shard.index}/{shard.count}; "
+                "divide a run one way only, or use another --out."
+            )
+        path = folder / shard_name(shard)
+        try:
+            path.touch()
+        except OSError as error:
+            raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
 
 
 def execute(
@@ -124,7 +133,7 @@ def execute(
     holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
     with hold(folder, shard):
         prepare(folder, run, go_on)
-        _refuse_other_division(folder, shard)
+        _divide(folder, shard)
         _Filling(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).finish()
 
 

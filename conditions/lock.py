@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ except ImportError:  # Such a system has no flock; nothing is refused there.
 LOCK_PREFIX = ".lock-"
 _HELD_ELSEWHERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
 _MOST_BYTES = 4096
+_LOOK_SECONDS = 0.05
 
 
 def lock_name(shard: Shard) -> str:
@@ -37,16 +39,16 @@ def hold(folder: Path, shard: Shard = WHOLE) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def hold_named(folder: Path, name: str) -> Iterator[None]:
+def hold_named(folder: Path, name: str, *, patience: float = 0.0) -> Iterator[None]:
     """Hold a file of that name in a run directory, made if need be, for the time of the block; it is gone afterwards.
 
-    Raises InvalidRunError that names the process which holds it already. Where flock is not supported, the process that the file
-    names counts as holding it as long as it lives, or is on another host, of which nothing can be known here.
+    Raises InvalidRunError that names the process which holds it still after `patience` seconds. Where flock is not supported,
+    the process that the file names counts as holding it as long as it lives, or is on another host, of which nothing is known.
     """
     path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked(path)
+        descriptor = _locked_soon(path, patience)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
     try:
@@ -57,6 +59,17 @@ def hold_named(folder: Path, name: str) -> Iterator[None]:
             if _stands_at(path, descriptor):
                 path.unlink()
         os.close(descriptor)
+
+
+def _locked_soon(path: Path, patience: float) -> int:
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return _locked(path)
+        except InvalidRunError:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(_LOOK_SECONDS)
 
 
 def _locked(path: Path) -> int:

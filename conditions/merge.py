@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,14 @@ from conditions.shards import ShardLine, read_shard, shard_name, shards_in, timi
 from conditions.store import RUN_FILE, pretty_json, read_run, write_new, write_whole
 from schemarouter.errors import InvalidRunError
 
+try:
+    import resource
+except ImportError:  # Such a system has no limit that could be asked for.
+    resource = None  # type: ignore[assignment]
+
 _CHUNK = 1 << 20
+# What is open beside the locks: streams, sources, the file that is being written.
+_OTHER_FILES = 64
 
 
 def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
@@ -27,6 +34,7 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
     sources = [*folders, out] if begun else list(folders)
     run = _same_run(sources)
     plan = plan_from_json(run["plan"], f"{sources[0] / RUN_FILE}")
+    _make_room({shard for folder in sources for shard in shards_in(folder)})
     with ExitStack() as held:
         if begun:
             # Nothing of what is judged here may change before it is replaced.
@@ -47,6 +55,22 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
                 if timing.exists():
                     write_whole(out / timing.name, _pieces(timing))
     return list(chosen)
+
+
+def _make_room(shards: Collection[Shard]) -> None:
+    """Let this process hold the lock of every shard at once. Raises InvalidRunError where the system does not allow that."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(shards) + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise InvalidRunError(
+            f"{len(shards):,} shards are held at once, and this process may have {hard:,} files open; raise that limit "
+            "(ulimit -Hn), or divide a run into fewer shards."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _same_run(folders: Sequence[Path]) -> dict[str, Any]:

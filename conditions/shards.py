@@ -134,7 +134,11 @@ class RawLine(NamedTuple):
         They could hold a key twice.
         """
         told = decode(self.data, self.place)
-        if encode(told) != self.data:
+        try:
+            canonical = encode(told) == self.data
+        except orjson.JSONEncodeError as error:
+            raise InvalidRunError(f"{self.place}: no record that this program could have written ({error}).") from None
+        if not canonical:
             raise InvalidRunError(
                 f"{self.place}: the record is no canonical JSON (sorted keys, each once, no white space)."
             )

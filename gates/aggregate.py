@@ -28,6 +28,7 @@ from schemarouter.bounded import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
+from schemarouter.records import SCHEMA_VERSION as RECORD_VERSION
 from schemarouter.records import Outside, outside
 from surface.loader import Surface
 
@@ -153,8 +154,8 @@ def divided(folder: Path) -> list[Shard]:
     if len(counts) > 1:
         told = ", ".join(map(shard_name, shards[:3]))
         raise InvalidRunError(f"{folder} is divided in {len(counts)} ways at once ({told}); keep one.")
-    whole = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)]
-    missing = [shard for shard in whole if shard not in set(shards)]
+    whole, there = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)], set(shards)
+    missing = [shard for shard in whole if shard not in there]
     if missing:
         first = missing[0]
         raise InvalidRunError(
@@ -237,8 +238,13 @@ class _Collected:
         if told is None:
             record = line.record()
             unit, attempt = Unit(record.task, record.catalog, record.condition, record.repeat), record.attempt
+            version = record.schema_version
         else:
-            unit, attempt = Unit(*told[:4]), told.attempt
+            unit, attempt, version = Unit(*told[:4]), told.attempt, RECORD_VERSION
+        if version != self._run["schema_version"]:
+            raise InvalidRunError(
+                f"{line.place}: a record of schema_version {version} in a run of {self._run['schema_version']}."
+            )
         place = self._plan.place(unit)
         if place is None:
             raise InvalidRunError(f"{line.place}: episode {unit.episode_id} is not in the grid of this run.")

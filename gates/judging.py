@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import NamedTuple, Protocol
 
+from conditions.code import whole_fingerprint
 from conditions.shards import RawLine
 from gates.measures import SR_CONDITIONS, Figures, measure
 from gates.replay import Replay
 from preregistration.protocol import Protocol as Preregistration
+from preregistration.protocol import load_protocol
 from schemarouter.catalog import Catalog
 from schemarouter.collector import seldom_collected
 from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.errors import InvalidRunError
 from schemarouter.tokens import TokenCounter
-from surface.loader import Surface
+from surface.loader import Surface, load_catalogs, load_surface
 
 # Enough work to hide the way there and back, and for each process one batch at work and some waiting.
 _BATCH = 32
@@ -63,6 +67,24 @@ class Judge:
         if record.infrastructure:
             return Judged(None, opening)
         return Judged(measure(record, timeline, task.key, self.protocol.conditions), opening)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What other processes need to make a judge of their own: a few words, so that one which dies at once blocks nobody."""
+
+    surface: str
+    timed: bool
+    code: str
+
+    def __call__(self) -> Judge:
+        """The judge. Raises SchemaRouterError where this is other code, and for what is not there."""
+        if self.code != whole_fingerprint():
+            raise InvalidRunError(
+                "a process that judges records has other code; it was changed meanwhile. Run it again."
+            )
+        protocol = load_protocol(self.surface)
+        return Judge(protocol, load_surface(self.surface), load_catalogs(protocol.catalogs), self.timed)
 
 
 class Case(NamedTuple):
@@ -155,32 +177,50 @@ def _whole() -> Iterator[None]:
 
 @contextmanager
 def bench(judge: Judge, workers: int) -> Iterator[Bench]:
-    """Where records are judged: in this process, or in so many others (spawned) for the time of the block."""
+    """Where records are judged: in this process, or in so many others (spawned) for the time of the block.
+
+    Those make the world of the surface's name anew.
+    """
     if workers == 1:
         yield _Here(judge)
         return
+    recipe = Recipe(judge.surface.name, judge.timed, whole_fingerprint())
     with environment(ONE_THREAD):
-        # A judge of their own, without what this one comes to know.
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (replace(judge),))
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (recipe,))
         try:
             yield _Elsewhere(judge, pool, workers, _AT_HOME)
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-# What this process judges with.
-_judges: list[Judge] = []
+# What this process judges with, or why it cannot.
+_judges: list[Judge | Exception] = []
 
 
-def _begin(judge: Judge) -> None:
+def _begin(make: Callable[[], Judge]) -> None:
     # An interruption is for the process that reads; it ends the others itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _judges[:] = [judge]
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        _judges[:] = [make()]
+    except Exception as error:
+        # Told with the first batch: what is raised here would only be a process that ended.
+        _judges[:] = [error]
+
+
+def _end_with_parent() -> None:
+    """A process that waits for work would wait for ever where nobody is left to give it any."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(lines: Sequence[RawLine]) -> list[Judged | InvalidRunError]:
     """What comes of each record, up to the first that cannot have happened so."""
     (judge,) = _judges
+    if isinstance(judge, Exception):
+        raise judge
     judged: list[Judged | InvalidRunError] = []
     with seldom_collected():
         for line in lines:

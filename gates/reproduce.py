@@ -17,7 +17,7 @@ from conditions.store import read_run
 from gates.aggregate import World
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import EpisodeRecord
+from schemarouter.records import EpisodeRecord, encode, encode_event
 from schemarouter.retrieval import registry as retrievers
 
 
@@ -40,7 +40,8 @@ def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> in
             held = line.record
             unit = Unit(held.task, held.catalog, held.condition, held.repeat)
             again = runner.run(unit, attempt=held.attempt)
-            if _comparable(again, held) != held:
+            # By their bytes: to Python 1, 1.0 and true are one value.
+            if encode(_comparable(again, held)) != encode(held):
                 raise InvalidRunError(f"{line.place}, {held.episode_id}: {_difference(held, again)}")
             done += 1
             progress(done)
@@ -58,6 +59,6 @@ def _comparable(again: EpisodeRecord, held: EpisodeRecord) -> EpisodeRecord:
 def _difference(held: EpisodeRecord, again: EpisodeRecord) -> str:
     """What comes out otherwise, at the first event that does."""
     for place, (one, other) in enumerate(zip(held.events, again.events, strict=False)):
-        if one != other:
+        if encode_event(one) != encode_event(other):
             return f"event {place} ({type(one).__name__}) comes out otherwise when the episode is run again."
     return f"{len(held.events)} events on record, {len(again.events)} when the episode is run again."

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from schemarouter.environ import environment
 from schemarouter.identity import fingerprint
@@ -48,11 +49,27 @@ def nothing_kept() -> Iterator[None]:
 
 def read_regular(path: Path, most: int) -> bytes:
     """The bytes of a plain file of at most `most` bytes. Raises OSError for anything else: a pipe would never end."""
+    with _regular(path) as (file, size):
+        if size > most:
+            raise OSError(errno.EFBIG, "too large", str(path))
+        return file.read(size)  # Room is made for as much as is asked for, so not for `most`.
+
+
+def _read_newest(path: Path, most: int, step: int) -> tuple[bytes, int]:
+    """The last whole steps of a plain file, at most `most` bytes, and the size of the whole. Raises OSError."""
+    with _regular(path) as (file, size):
+        file.seek(max(0, size // step - most // step) * step)
+        return file.read(most), size
+
+
+@contextmanager
+def _regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """A plain file to be read, and its size. Raises OSError for anything else: a pipe would never end."""
     with open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
-            raise OSError(errno.EFBIG, "no plain file, or too large", str(path))
-        return file.read(status.st_size)  # Room is made for as much as is asked for, so not for `most`.
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "no plain file", str(path))
+        yield file, status.st_size
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -109,14 +126,15 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[bytes, bytes]:
+        step = self._size + 2 * DIGEST_BYTES
         try:
-            data = read_regular(self._path, 2 * _LARGEST_BYTES) if self._path else b""
+            data, size = _read_newest(self._path, 2 * _LARGEST_BYTES, step) if self._path else (b"", 0)
         except OSError:
             return {}
         known = self._read(data)
         if len(known) >= self._most:
             known = dict(list(known.items())[len(known) - self._most // 2 :])
-        if self._path and len(known) * (self._size + 2 * DIGEST_BYTES) != len(data):
+        if self._path and len(known) * step != size:
             # What others append to the file meanwhile is lost, which costs them time.
             with suppress(OSError):
                 replace_whole(self._path, b"".join(self._record(key, value) for key, value in known.items()))

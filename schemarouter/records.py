@@ -183,6 +183,11 @@ def encode(record: EpisodeRecord) -> bytes:
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
+def encode_event(event: Event) -> bytes:
+    """Write one event as canonical JSON."""
+    return orjson.dumps([type(event).__name__, *_plain((event,))], option=orjson.OPT_SORT_KEYS)
+
+
 class Outside(NamedTuple):
     """What a record says besides its events, and the bytes of these."""
 

@@ -139,6 +139,20 @@ def test_a_full_file_takes_nothing_more_and_goes_on_with_its_newer_half(tmp_path
     assert [text for text in "abcdefg" if kept(tmp_path, records=4).get(text)] == list("cdg")
 
 
+@pytest.mark.parametrize("torn", [b"", b"torn"])
+def test_a_file_that_many_writers_made_too_large_goes_on_with_the_newest(
+    torn: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fill(tmp_path, "abcdefghij")
+    path.write_bytes(path.read_bytes() + torn)
+    monkeypatch.setattr("schemarouter.kept._LARGEST_BYTES", 2 * RECORD)
+    # Four records are read of a file of ten.
+    assert [text for text in "abcdefghij" if kept(tmp_path).get(text)] == list("ghij")
+    assert path.stat().st_size == 4 * RECORD
+    kept(tmp_path).put("k", b"kkk")
+    assert path.stat().st_size == 5 * RECORD
+
+
 def test_a_folder_that_cannot_be_written_or_read_costs_time_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

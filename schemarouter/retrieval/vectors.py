@@ -1,19 +1,21 @@
 """Vectors of texts, computed once and kept on disk, those of queries in memory too.
 
-Those of a catalog's entries are one file. Its name is the hash of encoder and texts, so that another encoder, catalog or
-wording never meets an old entry; its last 32 bytes are the SHA-256 of the rest, so that a torn or altered file is computed
-again and not believed. Those of queries are records of one file an encoder (`schemarouter.kept`).
+Those of a catalog's entries are one file. Its name is the hash of encoder and texts, so that another encoder or other code of it,
+another catalog or wording, and a machine that rounds otherwise never meet an old entry; its last 32 bytes are the SHA-256 of the
+rest, so that a torn or altered file is computed again and not believed. Those of queries are records of one file an encoder
+(`schemarouter.kept`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import io
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -74,7 +76,7 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     A cache that cannot be read or written costs time and nothing else.
     """
     digest = fingerprint(
-        [encoder.name, encoder.identity, [hashlib.sha256(t.encode("utf-8", "replace")).hexdigest() for t in texts]]
+        [*_kept_as(encoder), [hashlib.sha256(t.encode("utf-8", "replace")).hexdigest() for t in texts]]
     )
     folder = folder or cache_folder()
     path = folder / "vectors" / f"{digest}.npy" if folder else None
@@ -88,6 +90,29 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
         with suppress(OSError):
             replace_whole(path, body + _digest(path, body))
     return made
+
+
+def _kept_as(encoder: Encoder) -> list[str]:
+    """What decides the bits of a vector besides the text: the encoder, its code, and the arithmetic of this machine."""
+    return [encoder.name, encoder.identity, _code_of(type(encoder)), _arithmetic()]
+
+
+@cache
+def _code_of(kind: type) -> str:
+    """SHA-256 of the file that a class is written in; empty where there is none."""
+    try:
+        return hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()
+    except (OSError, TypeError):
+        return ""
+
+
+@cache
+def _arithmetic() -> str:
+    """A hash that tells how numpy's BLAS rounds here: other kernels, of other processors or versions, add in another order."""
+    numbers = np.random.Generator(np.random.PCG64(0))
+    products = [numbers.standard_normal((8, size)) @ numbers.standard_normal((size, 256)) for size in (320, 1280)]
+    told = [np.__version__, *(hashlib.sha256(product.tobytes()).hexdigest() for product in products)]
+    return fingerprint(told)
 
 
 def _read(path: Path, shape: tuple[int, int]) -> NDArray[np.float32] | None:
@@ -151,7 +176,7 @@ class QueryVectors:
     def _kept(self) -> Kept:
         encoder = self.encoder
         size = _COUNT.size + encoder.dimensions * np.dtype(np.float64).itemsize
-        return Kept("queries", [encoder.name, encoder.identity], size, folder=self._folder)
+        return Kept("queries", _kept_as(encoder), size, folder=self._folder)
 
     def _made(self, text: str) -> QueryVector:
         return self._stored_or_encoded([text])[0]

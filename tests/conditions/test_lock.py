@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from conditions import lock
-from conditions.lock import hold, lock_name
+from conditions.lock import hold, hold_named, lock_name
 from conditions.plan import WHOLE
 from schemarouter.errors import InvalidRunError
 
@@ -63,6 +63,22 @@ def test_another_process_is_refused_until_the_first_has_ended(tmp_path: Path) ->
         child.communicate()
     with hold(tmp_path):
         pass
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_who_is_patient_waits_for_the_first_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with holder(tmp_path) as child:
+        with pytest.raises(InvalidRunError, match="in use by process"):
+            hold_named(tmp_path, lock_name(WHOLE), patience=0.1).__enter__()
+        waited: list[float] = []
+
+        def ended_meanwhile(seconds: float) -> None:
+            waited.append(seconds)
+            child.communicate()
+
+        monkeypatch.setattr("time.sleep", ended_meanwhile)
+        with hold_named(tmp_path, lock_name(WHOLE), patience=60):
+            assert len(waited) == 1
     assert [*tmp_path.iterdir()] == []
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
+from conditions import experiment
 from conditions.engine import InProcess
 from conditions.experiment import execute
 from conditions.lock import hold
@@ -271,6 +275,68 @@ def test_a_directory_is_divided_one_way_only(tmp_path: Path) -> None:
     fill(tmp_path / "run", 1, 2)
     with pytest.raises(InvalidRunError, match=r"divided into other shards \(episodes-00001-of-00002\.jsonl\).*1/3"):
         fill(tmp_path / "run", 1, 3)
+
+
+@pytest.mark.parametrize("began", [1, 2])
+def test_of_two_divisions_that_begin_at_once_one_is_refused(
+    began: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one begins while this one is about to look, or to begin its own file."""
+    real = experiment.hold_named
+    ended: list[str] = []
+
+    @contextmanager
+    def meanwhile(folder: Path, name: str, **options: float) -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(experiment, "hold_named", real)
+            if began == 1:
+                fill(folder, 1, 3)
+            with real(folder, name, **options):
+                if began == 2:
+                    patch.setattr(experiment, "_PATIENCE_SECONDS", 0.0)
+                    with pytest.raises(InvalidRunError, match="in use by") as refused:
+                        fill(folder, 1, 3)
+                    ended.append(str(refused.value))
+                yield
+
+    monkeypatch.setattr(experiment, "hold_named", meanwhile)
+    if began == 1:
+        with pytest.raises(InvalidRunError, match=r"divided into other shards \(episodes-00001-of-00003\.jsonl\).*1/2"):
+            fill(tmp_path / "run", 1, 2)
+    else:
+        fill(tmp_path / "run", 1, 2)
+        assert len(ended) == 1
+    assert len([*(tmp_path / "run").glob("episodes-*")]) == 1
+
+
+def test_more_shards_are_merged_than_files_may_be_open_at_first(
+    parts: list[Path], whole: bytes, tmp_path: Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = max(int(name) for name in os.listdir("/dev/fd"))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 1, before[1]))
+        merge(parts, tmp_path / "merged")
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > opened + 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert result(tmp_path / "merged") == whole
+
+
+def test_more_shards_than_the_system_allows_files_are_refused_before_anything_is_written(
+    parts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Poor:
+        RLIMIT_NOFILE, RLIM_INFINITY = 7, -1
+
+        @staticmethod
+        def getrlimit(which: int) -> tuple[int, int]:
+            return 40, 50
+
+    monkeypatch.setattr("conditions.merge.resource", Poor)
+    with pytest.raises(InvalidRunError, match=r"3 shards are held at once.*50 files open.*ulimit -Hn"):
+        merge(parts, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
 
 
 def test_a_file_that_is_named_like_a_shard_and_is_none_is_refused(parts: list[Path], tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +17,12 @@ from conditions.plan import WHOLE
 from conditions.shards import RawLine, read_lines, shard_name
 from gates import judging
 from gates.aggregate import aggregate
-from gates.judging import Case, Judge, Judged, bench
+from gates.judging import Case, Judge, Judged
+from preregistration.protocol import load_protocol
 from schemarouter.errors import InvalidRunError
 from schemarouter.records import Ended, EpisodeRecord, ModelTurn
+from surface.loader import load_surface
+from tests.cli.program import ROOT, environment
 from tests.gates.conftest import Slice, late_bench
 from tests.toys import edit_record, position, read_records, with_events
 
@@ -115,20 +120,70 @@ class Dying(Judge):
         raise AssertionError
 
 
-def test_a_process_that_ends_by_itself_is_told_with_a_remedy(
-    real: Slice, run: Path, monkeypatch: pytest.MonkeyPatch
+def dying() -> Judge:
+    return Dying(load_protocol("development"), load_surface("development"), {}, timed=False)
+
+
+def stillborn() -> Judge:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def unable() -> Judge:
+    raise InvalidRunError("no such thing; take another")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (dying, "ended by itself; nothing was written.*fewer --workers"),
+        (stillborn, "ended by itself; nothing was written"),
+        (unable, "no such thing; take another"),
+    ],
+)
+def test_a_process_that_cannot_judge_is_told_with_a_remedy(
+    real: Slice, run: Path, make: Callable[[], Judge], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gates.judging._AT_HOME", 0)
-    lines = [line for line in read_lines(run / shard_name(WHOLE)) if isinstance(line, RawLine)]
+    monkeypatch.setattr("gates.judging.Recipe", lambda *_: make)
+    with pytest.raises(InvalidRunError, match=told):
+        aggregate(run, real.world, workers=2)
 
-    def judge_all() -> None:
-        with bench(Dying(real.protocol, real.surface, real.catalogs, timed=False), 2) as made:
-            for place, line in enumerate(lines):
-                list(made.take(Case(line, place)))
-            list(made.rest())
 
-    with pytest.raises(InvalidRunError, match=r"ended by itself; nothing was written.*fewer --workers"):
-        judge_all()
+def test_a_process_with_other_code_judges_nothing(real: Slice, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gates.judging._AT_HOME", 0)
+    monkeypatch.setattr("gates.judging.whole_fingerprint", lambda: "other")
+    with pytest.raises(InvalidRunError, match="has other code"):
+        aggregate(run, real.world, workers=2)
+
+
+ORPHANED = """
+import os, signal
+from pathlib import Path
+from gates.judging import Judge, Case, bench
+from gates import judging
+from preregistration.protocol import load_protocol
+from surface.loader import load_surface
+
+judging._AT_HOME = 0
+judging._BATCH = 1
+if __name__ == "__main__":
+    with bench(Judge(load_protocol("development"), load_surface("development"), {}, False), 2) as made:
+        for _ in range(2):
+            made._pool.submit(os.getpid).result()
+        print("at work", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_processes_end_with_the_one_that_began_them(tmp_path: Path) -> None:
+    script = tmp_path / "orphaned.py"
+    script.write_text(ORPHANED)
+    # They hold its output too: it ends when the last of them has.
+    ended = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=120, env=environment(), cwd=ROOT, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, "at work\n")
 
 
 def test_an_attempt_that_the_machine_ended_is_followed_by_the_next_one(

@@ -128,6 +128,12 @@ def rewritten(run: Path, change: Callable[[bytes], bytes]) -> None:
         (b'"condition":"ORACLE"', b'"condition":"FULL"', "completed before"),
         (b'"schema_version":2', b'"schema_version":1', "schema_version 1 with repeat"),
         (b'"schema_version":2', b'"schema_version":3', "schema_version 3"),
+        (b'"repeat":3,"schema_version":2', b'"schema_version":1', "a record of schema_version 1 in a run of 2"),
+        (
+            b'"arguments":{"',
+            b'"arguments":{"a":' + b"[" * 300 + b"]" * 300 + b',"',
+            "no record that this program could have",
+        ),
     ],
 )
 def test_what_stands_around_events_that_are_known_is_still_checked(

@@ -9,12 +9,15 @@ from typing import Any, Literal
 
 import pytest
 
+from conditions.engine import InProcess
+from conditions.experiment import execute
+from conditions.plan import make_plan
 from conditions.runner import Runner
 from conditions.store import RUN_FILE, pretty_json, read_run
 from gates.aggregate import aggregate
 from gates.reproduce import reproduce
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import Ended, Exposed
+from schemarouter.records import Called, Ended, Exposed
 from schemarouter.retrieval.spec import parse
 from tests.gates.conftest import Slice
 from tests.toys import (
@@ -22,7 +25,9 @@ from tests.toys import (
     SPEC,
     SURFACE,
     edit_record,
+    identities_of,
     read_records,
+    run_json,
     toy_protocol,
     toy_run,
     with_events,
@@ -63,6 +68,27 @@ def test_a_ranking_that_the_retriever_does_not_give_is_refused_with_its_place(re
     aggregate(folder, replace(real.world, identities=lambda run: run["identities"]))
     with pytest.raises(InvalidRunError, match=rf"line {min(lines)}, {re.escape(names[0])}: event 0 \(Exposed\)"):
         reproduce(folder, real.world, lambda done: None)
+
+
+def test_a_number_of_another_type_is_another_record(real: Slice, tmp_path: Path) -> None:
+    # Its last call sets a pressure of 380.0: nothing follows of which a token count would tell.
+    plan = make_plan(real.protocol, real.surface, tasks=["dev-de-07"], conditions=["FULL"])
+    identities = {**identities_of(real.surface, real.catalogs), "retriever": "bm25", "agent": "reference"}
+    runner = Runner(real.protocol, real.surface, real.catalogs, retriever=parse("bm25"), agent=parse("reference"))
+    folder, world = tmp_path / "run", replace(real.world, identities=lambda run: identities)
+    header = run_json(real.protocol, real.surface, plan, identities)
+    execute(folder, header, plan, InProcess(runner), lambda done: None)
+
+    def retyped(record: Any) -> Any:
+        call = [event for event in record.events if isinstance(event, Called)][-1]
+        assert type(call.arguments["pressure"]) is float
+        arguments = {**call.arguments, "pressure": int(call.arguments["pressure"])}
+        return with_events(record, [replace(e, arguments=arguments) if e is call else e for e in record.events])
+
+    line = edit_record(folder, plan.units[0].episode_id, retyped)
+    aggregate(folder, world)
+    with pytest.raises(InvalidRunError, match=rf"line {line}, dev-de-07/100/FULL: event \d+ \(Called\)"):
+        reproduce(folder, world, lambda done: None)
 
 
 def test_a_run_named_after_another_retriever_is_refused(real: Slice, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from schemarouter.retrieval import vectors
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.vectors import QueryVectors, entry_vectors
 from tests.retrieval.stubs import StubEncoder, dense
@@ -87,6 +88,40 @@ def test_whatever_decides_a_vector_decides_the_file(tmp_path: Path, encoder: Stu
     entry_vectors(encoder, texts, tmp_path)
     assert encoder.asked == texts
     assert len(stored(tmp_path)) == 2
+
+
+class Rewritten(StubEncoder):
+    """The same encoder by name and identity, written elsewhere."""
+
+
+@pytest.mark.parametrize("part", ["_arithmetic", "_code_of"])
+def test_other_code_and_another_machine_never_meet_a_vector(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry_vectors(StubEncoder(), TEXTS, tmp_path)
+    QueryVectors(StubEncoder(), folder=tmp_path).get("a")
+    monkeypatch.setattr(f"schemarouter.retrieval.vectors.{part}", lambda *_: "other")
+    encoder = StubEncoder()
+    entry_vectors(encoder, TEXTS, tmp_path)
+    QueryVectors(encoder, folder=tmp_path).get("a")
+    assert encoder.asked == [*TEXTS, "a"]
+
+
+def test_the_code_of_an_encoder_is_the_file_that_it_is_written_in() -> None:
+    assert vectors._code_of(Rewritten) == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    assert vectors._code_of(Rewritten) != vectors._code_of(StubEncoder)
+    assert vectors._code_of(int) == ""
+
+
+def test_the_arithmetic_is_told_by_what_a_product_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = vectors._arithmetic()
+    vectors._arithmetic.cache_clear()
+    assert vectors._arithmetic() == here
+    vectors._arithmetic.cache_clear()
+    real = np.random.PCG64
+    monkeypatch.setattr(np.random, "PCG64", lambda seed: real(seed + 1))
+    assert vectors._arithmetic() != here
+    vectors._arithmetic.cache_clear()
 
 
 @LAWS
@@ -222,6 +257,9 @@ def test_a_query_is_encoded_once_and_afterwards_read_from_memory_or_disk(tmp_pat
 
 class Unloaded(StubEncoder):
     """An encoder that must not be asked for anything but its name."""
+
+    # As if it were written where the stub is: what that encoded is its own.
+    __module__ = StubEncoder.__module__
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
         raise AssertionError(f"encoded {texts}")
