@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import permutations
@@ -15,7 +15,7 @@ import pytest
 from conditions import experiment
 from conditions.engine import InProcess
 from conditions.experiment import execute
-from conditions.lock import hold
+from conditions.lock import hold, hold_named
 from conditions.merge import merge
 from conditions.plan import Plan, Shard, make_plan, parse_shard
 from conditions.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name, timing_name
@@ -23,6 +23,7 @@ from conditions.store import RUN_FILE, pretty_json, read_run
 from gates.aggregate import World, aggregate, write_aggregate
 from schemarouter.errors import InvalidRunError, UsageError
 from schemarouter.identity import fingerprint
+from tests.cli.program import ROOT, environment
 from tests.toys import CATALOGS, SURFACE, identities_of, run_json, toy_protocol, toy_run, toy_runner, write_shard
 
 PLAN: Plan = make_plan(toy_protocol(), SURFACE)
@@ -282,16 +283,15 @@ def test_of_two_divisions_that_begin_at_once_one_is_refused(
     began: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one begins while this one is about to look, or to begin its own file."""
-    real = experiment.hold_named
     ended: list[str] = []
 
     @contextmanager
     def meanwhile(folder: Path, name: str, **options: float) -> Iterator[None]:
         with monkeypatch.context() as patch:
-            patch.setattr(experiment, "hold_named", real)
+            patch.setattr(experiment, "hold_named", hold_named)
             if began == 1:
                 fill(folder, 1, 3)
-            with real(folder, name, **options):
+            with hold_named(folder, name, **options):
                 if began == 2:
                     patch.setattr(experiment, "_PATIENCE_SECONDS", 0.0)
                     with pytest.raises(InvalidRunError, match="in use by") as refused:
@@ -309,17 +309,21 @@ def test_of_two_divisions_that_begin_at_once_one_is_refused(
     assert len([*(tmp_path / "run").glob("episodes-*")]) == 1
 
 
-def test_more_shards_are_merged_than_files_may_be_open_at_first(
-    parts: list[Path], whole: bytes, tmp_path: Path
-) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    opened = max(int(name) for name in os.listdir("/dev/fd"))
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 1, before[1]))
-        merge(parts, tmp_path / "merged")
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > opened + 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+MERGED = """
+import resource, sys
+from pathlib import Path
+from conditions.merge import merge
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+out, *folders = map(Path, sys.argv[1:])
+print(len(merge(folders, out)))
+"""
+
+
+def test_more_shards_are_merged_than_files_may_be_open_at_first(whole: bytes, tmp_path: Path) -> None:
+    folders = [fill(tmp_path / f"part{index}", index, 25) for index in range(1, 26)]
+    command = [sys.executable, "-c", MERGED, *map(str, [tmp_path / "merged", *folders])]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)
+    assert (ended.stdout, ended.stderr) == ("25\n", "")
     assert result(tmp_path / "merged") == whole
 
 
