@@ -67,3 +67,12 @@ def packages() -> Mapping[str, str]:
 def whole_fingerprint() -> str:
     """One hash of code, packages and Python: two processes in which it is the same do the same."""
     return fingerprint([code_fingerprint(ROOT), dict(packages()), platform.python_version()])
+
+
+def require_same_code(code: str) -> None:
+    """Raise InvalidRunError where `whole_fingerprint` is another one here than in the process that began the work."""
+    if code != whole_fingerprint():
+        raise InvalidRunError(
+            "a worker has other code, packages or another Python than the process that began the run; it was changed since, "
+            "or this is another machine. Run the same command again."
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import get_context
 from time import monotonic
 
@@ -16,6 +17,7 @@ from pebble import ProcessExpired, ProcessPool
 from conditions.engine import MakeRunner, Outcome, WorkersLostError, drive, most_seconds
 from conditions.runner import Runner
 from conditions.work import NO_LIMITS, Done, Job, Limits, perform
+from conditions.worker import Made, leave_interruptions
 from schemarouter.collector import seldom_collected
 from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.tokens import load_tokenizer
@@ -163,27 +165,23 @@ def _cause(code: int) -> str:
         return f"signal {-code}"
 
 
-# What this worker runs its episodes with, or why it cannot.
-_made: list[Runner | Exception] = []
+_runner = Made[Runner]()
 
 
 def _begin(make: MakeRunner, limits: Limits) -> None:
     """Build what a worker needs, before anything is asked of it and before its time counts."""
-    # An interruption is for the process that writes; it stops the others itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        runner = make()
-        if limits.episode_seconds is not None:
-            load_tokenizer()
-        _made[:] = [runner]
-    except Exception as error:
-        # Told with the first batch: what is raised here would only be a worker that ended.
-        _made[:] = [error]
+    leave_interruptions()
+    _runner.make(partial(_ready, make, limits))
+
+
+def _ready(make: MakeRunner, limits: Limits) -> Runner:
+    runner = make()
+    if limits.episode_seconds is not None:
+        load_tokenizer()
+    return runner
 
 
 def _work(limits: Limits, jobs: tuple[Job, ...]) -> list[Done]:
-    (made,) = _made
-    if isinstance(made, Exception):
-        raise made
+    runner = _runner.get()
     with seldom_collected():
-        return [perform(made, job, limits) for job in jobs]
+        return [perform(runner, job, limits) for job in jobs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from conditions.code import whole_fingerprint
+from conditions.code import require_same_code
 from conditions.episode import Episode, output_tokens
 from conditions.plan import Unit
 from conditions.registry import make_condition
@@ -180,11 +180,8 @@ class Setup:
 
     def __call__(self) -> Runner:
         """The runner. Raises SchemaRouterError for what is not there, and where `code` is given and this is other code."""
-        if self.code and self.code != whole_fingerprint():
-            raise InvalidRunError(
-                "a worker has other code, packages or another Python than the process that began the run; it was changed since, "
-                "or this is another machine. Run the same command again."
-            )
+        if self.code:
+            require_same_code(self.code)
         protocol = load_protocol(self.surface)
         return Runner(
             protocol,

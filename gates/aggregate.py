@@ -176,8 +176,8 @@ class _Collected:
         self._lost: Counter[int] = Counter()
         # A replay is a function of the record and the world: what the same events gave they give again.
         self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MOST_KNOWN)
-        # Places, and the places whose figures theirs are.
-        self._copies = array("q"), array("q")
+        # Places of records that say what others said, and the places of those.
+        self._repeated, self._said = array("q"), array("q")
         self._openings: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
         self.rows = Rows(plan.units)
         self.infrastructure = 0
@@ -198,8 +198,7 @@ class _Collected:
     def complete(self) -> None:
         """Settle the rest."""
         self.settle()
-        places, others = (np.frombuffer(numbers, np.int64) for numbers in self._copies)
-        self.rows.copy(places, others)
+        self.rows.copy(np.frombuffer(self._repeated, np.int64), np.frombuffer(self._said, np.int64))
 
     def _after_those_before(self, lines: Iterator[Line]) -> Iterator[Line]:
         """The lines; what is wrong with one is told after what is wrong with those before it, which may be at work still."""
@@ -220,8 +219,8 @@ class _Collected:
             raise
         if known is not None:
             self.rows.reserve(place)
-            for numbers, number in zip(self._copies, (place, known), strict=True):
-                numbers.append(number)
+            self._repeated.append(place)
+            self._said.append(known)
             return
         for case, judged in self._bench.take(Case(line, place)):
             self._note(case, judged)

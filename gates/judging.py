@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from conditions.code import whole_fingerprint
 from conditions.shards import RawLine
+from conditions.worker import Made, leave_interruptions
 from gates.measures import SR_CONDITIONS, Figures, measure
 from gates.replay import Replay
 from preregistration.protocol import Protocol as Preregistration
@@ -193,19 +193,13 @@ def bench(judge: Judge, workers: int) -> Iterator[Bench]:
             pool.shutdown(cancel_futures=True)
 
 
-# What this process judges with, or why it cannot.
-_judges: list[Judge | Exception] = []
+_judge = Made[Judge]()
 
 
 def _begin(make: Callable[[], Judge]) -> None:
-    # An interruption is for the process that reads; it ends the others itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_interruptions()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        _judges[:] = [make()]
-    except Exception as error:
-        # Told with the first batch: what is raised here would only be a process that ended.
-        _judges[:] = [error]
+    _judge.make(make)
 
 
 def _end_with_parent() -> None:
@@ -218,9 +212,7 @@ def _end_with_parent() -> None:
 
 def _work(lines: Sequence[RawLine]) -> list[Judged | InvalidRunError]:
     """What comes of each record, up to the first that cannot have happened so."""
-    (judge,) = _judges
-    if isinstance(judge, Exception):
-        raise judge
+    judge = _judge.get()
     judged: list[Judged | InvalidRunError] = []
     with seldom_collected():
         for line in lines:

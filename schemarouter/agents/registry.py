@@ -50,13 +50,8 @@ def seeded(spec: Spec, repeat: int) -> Spec:
 
 
 def prepared(spec: Spec | str) -> Callable[[Guide], Agent]:
-    """What builds an agent for each of many episodes. Raises SpecError for what the spec gets wrong."""
+    """What builds an agent, one for each episode: its guide is handed to it alone. Raises SpecError."""
     full = resolve(spec)
     module = _module(full.name)
     values = declaration(full.name).values(full)
     return lambda guide: module.build(guide, {**values})
-
-
-def build_agent(spec: Spec | str, guide: Guide) -> Agent:
-    """Build an agent for one episode. The guide is handed to it alone."""
-    return prepared(spec)(guide)

@@ -22,7 +22,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.identity import fingerprint
+from schemarouter.identity import fingerprint, sha256_hex
 from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder, read_regular, replace_whole
 from schemarouter.retrieval.latest import Latest
 
@@ -75,9 +75,7 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
 
     A cache that cannot be read or written costs time and nothing else.
     """
-    digest = fingerprint(
-        [*_kept_as(encoder), [hashlib.sha256(t.encode("utf-8", "replace")).hexdigest() for t in texts]]
-    )
+    digest = fingerprint([*_kept_as(encoder), [sha256_hex(t.encode("utf-8", "replace")) for t in texts]])
     folder = folder or cache_folder()
     path = folder / "vectors" / f"{digest}.npy" if folder else None
     shape = (len(texts), encoder.dimensions)
@@ -101,7 +99,7 @@ def _kept_as(encoder: Encoder) -> list[str]:
 def _code_of(kind: type) -> str:
     """SHA-256 of the file that a class is written in; empty where there is none."""
     try:
-        return hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()
+        return sha256_hex(Path(inspect.getfile(kind)).read_bytes())
     except (OSError, TypeError):
         return ""
 
@@ -111,7 +109,7 @@ def _arithmetic() -> str:
     """A hash that tells how numpy's BLAS rounds here: other kernels, of other processors or versions, add in another order."""
     numbers = np.random.Generator(np.random.PCG64(0))
     products = [numbers.standard_normal((8, size)) @ numbers.standard_normal((size, 256)) for size in (320, 1280)]
-    told = [np.__version__, *(hashlib.sha256(product.tobytes()).hexdigest() for product in products)]
+    told = [np.__version__, *(sha256_hex(product.tobytes()) for product in products)]
     return fingerprint(told)
 
 

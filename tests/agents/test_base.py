@@ -18,7 +18,7 @@ from schemarouter.agents.base import (
     fits,
 )
 from schemarouter.agents.reference import Reference
-from schemarouter.agents.registry import build_agent, resolve
+from schemarouter.agents.registry import prepared, resolve
 from schemarouter.catalog import Contract, Parameter, matches_type
 from schemarouter.retrieval.spec import SpecError
 from surface.environment import Environment, PlanGuide
@@ -116,7 +116,7 @@ def test_the_system_prompt_says_how_to_ask_and_what_the_answer_means() -> None:
 def test_the_spec_of_an_agent_resolves_to_its_identity_and_builds_it(spec: str, full: str) -> None:
     assert str(resolve(spec)) == f"reference(probe={full})"
     environment = Environment(CHAIN.key, CATALOG, seed_text="x")
-    agent = build_agent(spec, PlanGuide(environment.progress, CATALOG))
+    agent = prepared(spec)(PlanGuide(environment.progress, CATALOG))
     assert isinstance(agent, Reference) and agent._probe is (full == "true")
 
 

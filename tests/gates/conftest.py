@@ -81,7 +81,7 @@ class AtOnce:
 @contextmanager
 def late_bench(judge: judging.Judge, workers: int) -> Iterator[judging.Bench]:
     """A bench that gives nothing back before it is asked for the rest or has more than two processes take."""
-    judging._judges[:] = [judge]
+    judging._judge.make(lambda: judge)
     yield judging._Elsewhere(judge, AtOnce(), 2, at_home=0)  # type: ignore[arg-type]
 
 
