@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,13 @@ from tests.toys import read_records, toy_runner
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """What Ray leaves open is found here, where it is known of, and not in whichever test comes later."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)
