@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
 from benchmarks.timing import Effort, Row, alternate, rows
-from conditions.plan import Plan
+from conditions.running.plan import Plan
 from gates.aggregate import Aggregate
 from gates.aggregate import Row as Episode
 from gates.gate import PROGRESSIVE, STATE_AWARE, judge

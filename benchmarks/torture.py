@@ -22,13 +22,13 @@ from typing import Annotated, Any
 
 import typer
 
-from conditions import durable
-from conditions.engine import InProcess
-from conditions.experiment import execute
-from conditions.plan import WHOLE, Plan
-from conditions.runner import Runner, Setup
-from conditions.shards import shard_name
-from conditions.work import NO_LIMITS
+from conditions.running.engines.base import InProcess
+from conditions.running.engines.jobs import NO_LIMITS
+from conditions.running.execute import execute
+from conditions.running.plan import WHOLE, Plan
+from conditions.running.runner import Runner, Setup
+from conditions.storage import append_log
+from conditions.storage.shards import shard_name
 from gates.aggregate import World, aggregate
 from schemarouter.cli.starting import Part, begin
 from schemarouter.cli.world import world_of_run
@@ -63,7 +63,7 @@ class Victim:
         if child == 0:
             code = 1
             try:
-                durable.GROUP_SECONDS = group_seconds
+                append_log.GROUP_SECONDS = group_seconds
                 self._note_syncs(out / shard_name(WHOLE))
                 execute(out, self.header, self.plan, InProcess(self._runner), lambda done: None)
                 code = 0
@@ -122,7 +122,7 @@ def kill_once(victim: Victim, out: Path, chance: random.Random, seconds: float, 
     ended(child)
     if power:
         victim.lose_power(out)
-    return ended(victim.start(out, durable.GROUP_SECONDS))
+    return ended(victim.start(out, append_log.GROUP_SECONDS))
 
 
 def kill_command_once(victim: Victim, out: Path, chance: random.Random, seconds: float) -> bool:
@@ -144,7 +144,7 @@ def main(
         folder = Path(place)
         victim = Victim(folder / "whole")
         start = time.monotonic()
-        if not ended(victim.start(folder / "whole", durable.GROUP_SECONDS)):
+        if not ended(victim.start(folder / "whole", append_log.GROUP_SECONDS)):
             raise typer.Exit(1)
         seconds = time.monotonic() - start
         start = time.monotonic()

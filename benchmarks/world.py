@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from benchmarks.timing import Build, Effort, Row, alternate, build, once, rows, timed, undisturbed
-from conditions.plan import Unit, make_plan
-from conditions.runner import OpeningRankings, Runner
-from gates.tuning.moments import moments_of
+from conditions.running.plan import Unit, make_plan
+from conditions.running.runner import OpeningRankings, Runner
+from gates.tuning.decision_points import moments_of
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.kept import nothing_kept
+from schemarouter.disk_cache import nothing_kept
 from schemarouter.retrieval.base import Retriever
 from schemarouter.retrieval.registry import build_retriever, resolve
 from surface.loader import Surface, load_catalogs, load_surface

@@ -13,21 +13,20 @@ from typing import Any
 import numpy as np
 import orjson
 
-from conditions.plan import Plan, Shard, Unit, plan_from_json
-from conditions.shards import ENDED_BY_THE_MACHINE, SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
-from conditions.store import AGGREGATE_FILE, pretty_json, read_run, write_whole
-from gates.judging import Bench, Case, Judge, Judged, bench
+from conditions.running.plan import Plan, Shard, Unit, plan_from_json
+from conditions.storage.run_directory import AGGREGATE_FILE, pretty_json, read_run, write_whole
+from conditions.storage.shards import ENDED_BY_THE_MACHINE, SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
+from gates.episode_table import Row as Row
+from gates.episode_table import Rows, Sums, Table
+from gates.exploratory import check_stamp
 from gates.measures import MEASURES
+from gates.parallel_replay import Bench, Case, Judge, Judged, bench
 from gates.repeats import repeats
-from gates.rows import Row as Row
-from gates.rows import Rows
-from gates.stamp import check_stamp
-from gates.sums import Sums, Table
 from preregistration.protocol import Protocol
-from schemarouter.bounded import Bounded
+from schemarouter.caches import Bounded
 from schemarouter.catalog import Catalog
-from schemarouter.collector import seldom_collected
 from schemarouter.errors import InvalidRunError
+from schemarouter.gc_tuning import seldom_collected
 from schemarouter.records import SCHEMA_VERSION as RECORD_VERSION
 from schemarouter.records import Outside, outside
 from surface.loader import Surface

@@ -20,6 +20,7 @@ from gates.bootstrap import (
     ratio_draws,
     resample_counts,
 )
+from gates.episode_table import Rows, Sums, Table
 from gates.intervals import (
     RAO_WU,
     Interval,
@@ -31,8 +32,6 @@ from gates.intervals import (
 )
 from gates.measures import BY_NAME, Measure
 from gates.repeats import repeats
-from gates.rows import Rows
-from gates.sums import Sums, Table
 from preregistration.protocol import Protocol, StatisticsRules
 from schemarouter.agents import registry as agents
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from conditions.plan import Plan
+from conditions.running.plan import Plan
+from gates.episode_table import COLUMN, Rows
 from gates.measures import FIGURES, MEASURES
-from gates.rows import COLUMN, Rows
 
 
 def repeats(rows: Rows, plan: Plan) -> dict[str, dict[str, Any]]:

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import orjson
 
-from conditions.episode import own_copy, turn_messages, unregistered
+from conditions.running.episode import own_copy, turn_messages, unregistered
 from gates.exposures import Arm
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
-from schemarouter.bounded import Bounded
+from schemarouter.caches import Bounded
+from schemarouter.canonical import CanonicalError, canonical_json, sha256_hex
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.errors import InvalidRunError
-from schemarouter.identity import CanonicalError, canonical_json, sha256_hex
 from schemarouter.policy import Decision, Facts, StandardPolicy, facts_of
 from schemarouter.records import (
     Asked,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from conditions.plan import Unit
-from conditions.runner import Runner
-from conditions.shards import SHARD_GLOB, ShardLine, read_shard
-from conditions.store import read_run
+from conditions.running.plan import Unit
+from conditions.running.runner import Runner
+from conditions.storage.run_directory import read_run
+from conditions.storage.shards import SHARD_GLOB, ShardLine, read_shard
 from gates.aggregate import World
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError

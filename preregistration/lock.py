@@ -15,9 +15,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from preregistration import protocol
+from schemarouter.canonical import fingerprint
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import read_model
-from schemarouter.identity import fingerprint
 
 LOCK_SCHEMA_VERSION = 2
 FILES: Mapping[str, str] = {"development": "development.lock.json", "frozen": "lock.json"}

@@ -8,9 +8,9 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from schemarouter.canonical import fingerprint
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.files import read_model
-from schemarouter.identity import fingerprint
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"

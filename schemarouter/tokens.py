@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from schemarouter.bounded import Bounded
+from schemarouter.caches import Bounded
 from schemarouter.catalog import Catalog
+from schemarouter.disk_cache import Kept
 from schemarouter.errors import SchemaRouterError
-from schemarouter.kept import Kept
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from schemarouter.agents.base import SeenValue
-from schemarouter.bounded import Bounded
+from schemarouter.caches import Bounded
+from schemarouter.canonical import canonical_json
 from schemarouter.catalog import Capability, Catalog, Contract, json_type
-from schemarouter.identity import canonical_json
 from schemarouter.state import Call, Observation
 from surface.task import ArgumentRule, Fault, Step, TaskKey
 

@@ -9,10 +9,10 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
+from schemarouter.canonical import fingerprint
 from schemarouter.catalog import Catalog, load_catalog
 from schemarouter.errors import SchemaRouterError, UsageError, unknown
 from schemarouter.files import read_model
-from schemarouter.identity import fingerprint
 from surface.task import CellFile, Language, Stratum, Task, TaskKey, TaskPrompt
 
 ROOT = Path(__file__).resolve().parent

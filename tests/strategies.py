@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from schemarouter.catalog import Capability, OutputField
-from schemarouter.forbidden import FORBIDDEN
 from schemarouter.state import MARKER, Call, ExecutionState, Observation
+from schemarouter.state.leakage import FORBIDDEN
 
 # No deadline and no database: a law may not depend on a clock or on what an earlier run left behind.
 LAWS = settings(deadline=None, database=None, max_examples=80)

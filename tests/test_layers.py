@@ -16,21 +16,21 @@ PACKAGES = ("schemarouter", "preregistration", "surface", "conditions", "gates")
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "schemarouter",
-        "schemarouter.bounded",
-        "schemarouter.characters",
-        "schemarouter.collector",
+        "schemarouter.caches",
+        "schemarouter.invisible",
+        "schemarouter.gc_tuning",
         "schemarouter.environ",
         "schemarouter.errors",
         "schemarouter.files",
-        "schemarouter.identity",
-        "schemarouter.kept",
+        "schemarouter.canonical",
+        "schemarouter.disk_cache",
     ),
-    ("schemarouter.catalog", "schemarouter.catalog_tools", "schemarouter.catalog_views"),
+    ("schemarouter.catalog", "schemarouter.catalog.tools", "schemarouter.catalog.views"),
     (
-        "schemarouter.forbidden",
+        "schemarouter.state.leakage",
         "schemarouter.state",
-        "schemarouter.state_contract",
-        "schemarouter.turns",
+        "schemarouter.state.contract",
+        "schemarouter.state.turns",
         "schemarouter.policy",
         "schemarouter.tokens",
         "schemarouter.chat",
@@ -151,11 +151,11 @@ from .episode import Episode
 def late():
     from schemarouter.state import Call
 if TYPE_CHECKING:
-    from conditions import store
+    from conditions.storage import run_directory
 """
     found = imports(source, "conditions.static")
     assert found == {
-        "gates.gate", "surface.task", "conditions.episode", "schemarouter.state", "conditions.store",
+        "gates.gate", "surface.task", "conditions.running.episode", "schemarouter.state", "conditions.storage.run_directory",
     }  # fmt: skip
     assert upward("conditions.static", found) == ["gates.gate"]
     assert upward("schemarouter.retrieval.bm25", {"surface.task", "schemarouter.nowhere", "schemarouter.catalog"}) == [

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemarouter.canonical import canonical_json
 from schemarouter.errors import InvalidRunError
-from schemarouter.identity import canonical_json
 from schemarouter.records import (
     SCHEMA_VERSION,
     Asked,

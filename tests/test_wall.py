@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemarouter.agents.base import Action
-from schemarouter.identity import canonical_json
+from schemarouter.canonical import canonical_json
 from schemarouter.records import Exposed
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.random import Random

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from conditions.engine import InProcess
-from conditions.episode import Episode
-from conditions.experiment import execute
-from conditions.plan import WHOLE, Plan, Shard, make_plan
 from conditions.registry import make_condition
-from conditions.runner import Runner
-from conditions.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name
-from conditions.store import RUN_SCHEMA_VERSION, read_run
+from conditions.running.engines.base import InProcess
+from conditions.running.episode import Episode
+from conditions.running.execute import execute
+from conditions.running.plan import WHOLE, Plan, Shard, make_plan
+from conditions.running.runner import Runner
+from conditions.storage.run_directory import RUN_SCHEMA_VERSION, read_run
+from conditions.storage.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name
 from gates.aggregate import World
-from gates.stamp import stamp
+from gates.exploratory import stamp
 from preregistration.protocol import ConditionRules, Protocol, load_protocol
 from schemarouter.agents.base import Action, Agent, Guide, View
 from schemarouter.agents.reference import Reference

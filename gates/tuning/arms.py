@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from conditions.plan import Plan
-from conditions.runner import Runner
+from conditions.running.plan import Plan
+from conditions.running.runner import Runner
 from gates.aggregate import Row
 from gates.measures import SR_CONDITIONS, measure
 from gates.replay import Replay
@@ -13,7 +13,7 @@ from gates.tuning.search import Fold
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.catalog_views import View, viewed
+from schemarouter.catalog.views import View, viewed
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.typed import build_typed

@@ -8,10 +8,10 @@ from hashlib import sha256
 
 import numpy as np
 
+from gates.tuning.decision_points import Moment, all_moments
 from gates.tuning.logit import Choice, Floats, fit
-from gates.tuning.moments import Moment, all_moments
 from schemarouter.catalog import Catalog
-from schemarouter.catalog_views import View, viewed
+from schemarouter.catalog.views import View, viewed
 from schemarouter.retrieval.base import SCORE_DECIMALS, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.evidence.flow import phase_of

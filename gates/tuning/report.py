@@ -17,7 +17,7 @@ from gates.tuning.design import GROUPS, Design, Penalty
 from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_fold, outer_folds, recall, refitted
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
-from schemarouter.catalog_views import VIEWS, View
+from schemarouter.catalog.views import VIEWS, View
 from schemarouter.retrieval.typed import Weights
 from surface.loader import LANGUAGES, Surface
 

@@ -14,8 +14,13 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from schemarouter.cli import judge, listing, locking, lookup, running, tuning, verifying
-from schemarouter.collector import uncollected_at_exit
+from schemarouter.cli import judge
+from schemarouter.cli import list as listing
+from schemarouter.cli import lock as locking
+from schemarouter.cli import retrieve as lookup
+from schemarouter.cli import run as running
+from schemarouter.cli import tune as tuning
+from schemarouter.cli import verify as verifying
 from schemarouter.environ import ONE_THREAD
 from schemarouter.errors import (
     EXIT_BROKEN_PIPE,
@@ -25,6 +30,7 @@ from schemarouter.errors import (
     EXIT_PASS,
     SchemaRouterError,
 )
+from schemarouter.gc_tuning import uncollected_at_exit
 
 app = typer.Typer(
     name="schemarouter",

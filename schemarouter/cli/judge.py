@@ -25,7 +25,7 @@ Workers = Annotated[
 
 
 def _aggregate(directory: Path, workers: int = 1) -> tuple[Aggregate, World]:
-    from conditions.store import read_run
+    from conditions.storage.run_directory import read_run
     from gates.aggregate import aggregate as compute
     from schemarouter.cli.world import world_of_run
 
@@ -36,7 +36,7 @@ def _aggregate(directory: Path, workers: int = 1) -> tuple[Aggregate, World]:
 
 def aggregate(directory: Directory, workers: Workers = 1, as_json: AsJson = False) -> None:
     """Check, replay and measure a terminal run; writes aggregate.json. Refuses anything else with exit 3."""
-    from conditions.store import AGGREGATE_FILE
+    from conditions.storage.run_directory import AGGREGATE_FILE
     from gates.aggregate import write_aggregate
 
     result, _ = _aggregate(directory, workers)
@@ -53,10 +53,10 @@ def aggregate(directory: Directory, workers: Workers = 1, as_json: AsJson = Fals
 
 def gate(directory: Directory, workers: Workers = 1, as_json: AsJson = False) -> None:
     """Judge a terminal run: exit 0 pass, 1 fail, 3 incomplete, altered or otherwise invalid."""
-    from conditions.store import AGGREGATE_FILE, VERDICT_FILE, pretty_json, write_whole
+    from conditions.storage.run_directory import AGGREGATE_FILE, VERDICT_FILE, pretty_json, write_whole
     from gates.aggregate import same_aggregate, write_aggregate
+    from gates.confirmatory_result import keep_or_compare
     from gates.gate import judge
-    from gates.results import keep_or_compare
     from preregistration.protocol import RESULTS
     from schemarouter.cli.render import print_verdict
 
@@ -90,7 +90,7 @@ def reproduce(directory: Directory) -> None:
     """
     from gates.reproduce import reproduce as again
     from schemarouter.cli.progress import progress_display
-    from schemarouter.kept import nothing_kept
+    from schemarouter.disk_cache import nothing_kept
 
     result, world = _aggregate(directory)
     with nothing_kept(), progress_display(None, len(result.rows)) as progress:

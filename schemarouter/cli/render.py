@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from conditions.shards import SHARD_GLOB, ShardLine, read_shard
+from conditions.storage.shards import SHARD_GLOB, ShardLine, read_shard
 from gates.aggregate import Aggregate
 from gates.gate import DRAWN, SLICED, Criterion, Verdict
 from gates.intervals import Interval
@@ -192,7 +192,7 @@ def _find(directory: Path, episode: str) -> list[EpisodeRecord]:
 
 def print_episode(directory: Path, episode: str) -> None:
     """Every attempt at an episode, turn by turn: exposed, called, observed, state."""
-    from conditions.store import read_run
+    from conditions.storage.run_directory import read_run
 
     console = make_console()
     world = world_of_run(read_run(directory))

@@ -13,10 +13,10 @@ from schemarouter.cli.common import SurfaceName, require_workers
 from schemarouter.errors import InvalidRunError, UsageError
 
 if TYPE_CHECKING:
-    from conditions.engine import Engine
-    from conditions.plan import Plan
-    from conditions.runner import Setup
-    from conditions.work import Limits
+    from conditions.running.engines.base import Engine
+    from conditions.running.engines.jobs import Limits
+    from conditions.running.plan import Plan
+    from conditions.running.runner import Setup
     from schemarouter.records import EpisodeRecord
     from schemarouter.tokens import TokenCounter
 
@@ -56,9 +56,9 @@ class Started:
 
 def begin(setup: Setup, part: Part, limits: Limits, out: Path, *, exploratory: bool) -> Started:
     """Check that a run may be made and say what it is. Raises SchemaRouterError where it may not."""
-    from conditions.plan import make_plan
-    from conditions.store import RUN_SCHEMA_VERSION
-    from gates.stamp import stamp
+    from conditions.running.plan import make_plan
+    from conditions.storage.run_directory import RUN_SCHEMA_VERSION
+    from gates.exploratory import stamp
     from preregistration.lock import scoring_refusal
     from preregistration.protocol import load_protocol
     from schemarouter.agents import registry as agents
@@ -107,7 +107,7 @@ def begin(setup: Setup, part: Part, limits: Limits, out: Path, *, exploratory: b
 def require_lock(surface: SurfaceName, *, exploratory: bool) -> None:
     """Raise InvalidRunError where anything is not as it was locked; development may go on, exploratory."""
     from preregistration.lock import read_lock, require_as_locked
-    from schemarouter.cli.locking import clean_commit, fingerprints_here
+    from schemarouter.cli.lock import clean_commit, fingerprints_here
 
     lock = read_lock(surface)
     # Asked of the surface, since a lock could say anything of itself.
@@ -133,21 +133,21 @@ def make_engine(name: EngineName, setup: Setup, workers: int, limits: Limits, ad
     if address and name is not EngineName.ray:
         raise UsageError("--address is of a Ray cluster; give --engine ray too.")
     if name is EngineName.ray:
-        from conditions.ray_cluster import RayCluster
+        from conditions.running.engines.ray import RayCluster
 
         return RayCluster(setup, workers, limits, address)
     if workers == 1:
-        from conditions.engine import InProcess
+        from conditions.running.engines.base import InProcess
 
         return InProcess(setup(), limits)
-    from conditions.pool import Pool
+    from conditions.running.engines.pool import Pool
 
     return Pool(setup, workers, limits)
 
 
 def output_tokens(record: EpisodeRecord) -> int:
     """Tokens that the agent of a recorded attempt wrote."""
-    from conditions.episode import output_tokens as count
+    from conditions.running.episode import output_tokens as count
 
     return count(record, _counter())
 

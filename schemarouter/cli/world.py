@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from conditions.code import ROOT, code_fingerprint, packages
-from conditions.plan import Plan, plan_from_json
+from conditions.running.plan import Plan, plan_from_json
+from conditions.running.provenance import ROOT, code_fingerprint, packages
 from gates.aggregate import World
 from gates.bootstrap import counts_sha256, locked_counts
 from preregistration import lock
@@ -19,7 +19,7 @@ from preregistration.protocol import Protocol, load_protocol
 from schemarouter import state
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.catalog_views import VIEWS
+from schemarouter.catalog.views import VIEWS
 from schemarouter.errors import InvalidRunError, unknown
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.spec import SpecError

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.identity import fingerprint
+from schemarouter.canonical import fingerprint
 from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import kth_highest, top_k
 from schemarouter.retrieval.sentence import SentenceEncoder

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
+from schemarouter.canonical import fingerprint
 from schemarouter.catalog import Catalog
 from schemarouter.errors import unknown
-from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import Entry, Retriever, entries_of
 from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
 

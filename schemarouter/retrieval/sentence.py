@@ -21,8 +21,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from schemarouter.canonical import fingerprint
 from schemarouter.errors import SchemaRouterError, closest
-from schemarouter.identity import fingerprint
 
 HUB_VARIABLE = "SCHEMAROUTER_HUB"
 DEFAULT = "use-m3"

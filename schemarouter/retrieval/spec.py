@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from schemarouter.canonical import fingerprint
 from schemarouter.errors import UsageError, unknown
-from schemarouter.identity import fingerprint
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORD = re.compile(r"[A-Za-z0-9._/:@+-]+")

@@ -16,20 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from schemarouter.catalog_views import VIEWS, View
+from schemarouter.caches import Latest
+from schemarouter.canonical import fingerprint
+from schemarouter.catalog.views import VIEWS, View
 from schemarouter.errors import SchemaRouterError
 from schemarouter.files import read_model
-from schemarouter.identity import fingerprint
 from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.dense import ENCODERS, shared_encoder
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.bridge import identity_of, shared_bridge
 from schemarouter.retrieval.evidence.contracts import Contracts, Floats
 from schemarouter.retrieval.evidence.flow import Flow, History, phase_of
+from schemarouter.retrieval.evidence.lexicon import identity_of, shared_bridge
 from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
 from schemarouter.retrieval.evidence.requests import Requests
-from schemarouter.retrieval.latest import Latest
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.vectors import Encoder, QueryVectors
 from schemarouter.state import MARKER, ExecutionState, parse_retrieval_query

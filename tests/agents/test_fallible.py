@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conditions.runner import Runner
+from conditions.running.runner import Runner
 from gates.aggregate import aggregate
 from schemarouter.agents.registry import resolve, seeded, takes_seed
 from schemarouter.records import encode

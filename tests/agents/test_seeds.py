@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditions.engine import InProcess
-from conditions.experiment import execute
-from conditions.merge import merge
-from conditions.plan import Plan, Shard, make_plan, plan_from_json
-from conditions.runner import Runner
-from conditions.shards import count_episodes
+from conditions.running.engines.base import InProcess
+from conditions.running.execute import execute
+from conditions.running.plan import Plan, Shard, make_plan, plan_from_json
+from conditions.running.runner import Runner
+from conditions.storage.merge import merge
+from conditions.storage.shards import count_episodes
 from gates.aggregate import Aggregate, World, aggregate
 from schemarouter.agents import registry as agents
 from schemarouter.agents.base import Action, Guide

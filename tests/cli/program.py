@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from conditions.plan import WHOLE
-from conditions.shards import shard_name
-from conditions.store import AGGREGATE_FILE, RUN_FILE
+from conditions.running.plan import WHOLE
+from conditions.storage.run_directory import AGGREGATE_FILE, RUN_FILE
+from conditions.storage.shards import shard_name
 from schemarouter.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]

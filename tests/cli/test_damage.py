@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conditions.plan import Plan
-from conditions.shards import header_line, join_line, next_chain
-from conditions.store import RUN_FILE
-from schemarouter.identity import sha256_hex
+from conditions.running.plan import Plan
+from conditions.storage.run_directory import RUN_FILE
+from conditions.storage.shards import header_line, join_line, next_chain
+from schemarouter.canonical import sha256_hex
 from tests.cli.conftest import Copies
 from tests.cli.program import SHARD_FILE, SMALL, Outcome, edit_run, inside, outside, refused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions.store import AGGREGATE_FILE
+from conditions.storage.run_directory import AGGREGATE_FILE
 from preregistration.protocol import load_protocol
 from schemarouter.retrieval.registry import resolve
 from tests.cli.program import ROOT, SHARD_FILE, environment

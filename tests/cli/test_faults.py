@@ -16,10 +16,10 @@ from pathlib import Path
 import pebble
 import pytest
 
-from conditions.plan import WHOLE, Shard, Unit
-from conditions.runner import Runner
-from conditions.shards import Counts, count_episodes, join_line, shard_name, split_line, timing_name
-from conditions.store import RUN_FILE
+from conditions.running.plan import WHOLE, Shard, Unit
+from conditions.running.runner import Runner
+from conditions.storage.run_directory import RUN_FILE
+from conditions.storage.shards import Counts, count_episodes, join_line, shard_name, split_line, timing_name
 from schemarouter.agents.reference import Reference
 from schemarouter.records import EpisodeRecord, decode, encode
 from tests.cli.conftest import Copies
@@ -52,8 +52,8 @@ def goes_on(folder: Path, *command: str) -> bytes:
 # Syncs at once, and never comes back from the sync of a shard that holds three episodes: it is written and not on the disk.
 UNSYNCED = """
 import os, runpy, sys, threading
-import conditions.durable
-conditions.durable.GROUP_SECONDS = 1e-4
+import conditions.storage.append_log
+conditions.storage.append_log.GROUP_SECONDS = 1e-4
 real = os.fsync
 def fsync(descriptor):
     path = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -112,7 +112,7 @@ def test_an_interruption_while_workers_are_stopped_leaves_none(tmp_path: Path, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pebble.ProcessPool, "stop", stopped)
-    monkeypatch.setattr("conditions.pool._Crew.wait", interrupted)
+    monkeypatch.setattr("conditions.running.engines.pool._Crew.wait", interrupted)
     told = inside("run", "--out", tmp_path / "out", *SMALL, *TWO)
     assert (told.code, told.err) == (130, "interrupted; what was done is kept.\n")
     assert multiprocessing.active_children() == []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conditions.plan import Unit
-from conditions.runner import Runner
+from conditions.running.plan import Unit
+from conditions.running.runner import Runner
 from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, ROOT, SHARD_FILE, SMALL, aggregated, copied, environment, inside, outside

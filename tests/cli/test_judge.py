@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conditions.store import AGGREGATE_FILE, VERDICT_FILE
+from conditions.storage.run_directory import AGGREGATE_FILE, VERDICT_FILE
 from gates import aggregate as aggregates
 from gates import gate as gates
 from schemarouter.cli import judge
@@ -237,7 +237,7 @@ def test_no_outcome_before_the_run_is_terminal(
 
 
 def test_an_aggregate_made_here_is_what_the_library_computes(copy: Copies) -> None:
-    from conditions.store import read_run
+    from conditions.storage.run_directory import read_run
     from schemarouter.cli.world import world_of_run
 
     folder = copy()

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from conditions.plan import Unit
-from conditions.runner import Runner
+from conditions.running.plan import Unit
+from conditions.running.runner import Runner
 from preregistration import protocol
 from preregistration.lock import FILES, Lock
 from schemarouter.agents import registry as agents
-from schemarouter.cli import locking
+from schemarouter.cli import lock as locking
 from schemarouter.errors import InvalidRunError
 from schemarouter.retrieval import registry as retrievers
 from surface import loader

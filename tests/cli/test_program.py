@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from schemarouter.cli import listing
+from schemarouter.cli import list as listing
 from schemarouter.errors import InvalidRunError
 from schemarouter.state import ExecutionState
 from tests.cli.conftest import Copies

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from conditions.plan import WHOLE, Unit
-from conditions.runner import Runner
-from conditions.shards import timing_name
-from conditions.store import RUN_FILE
+from conditions.running.plan import WHOLE, Unit
+from conditions.running.runner import Runner
+from conditions.storage.run_directory import RUN_FILE
+from conditions.storage.shards import timing_name
 from schemarouter.cli import world
 from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from conditions.code import ROOT, code_fingerprint
-from conditions.plan import Shard
-from conditions.shards import shard_name
-from conditions.store import RUN_FILE, VERDICT_FILE
+from conditions.running.plan import Shard
+from conditions.running.provenance import ROOT, code_fingerprint
+from conditions.storage.run_directory import RUN_FILE, VERDICT_FILE
+from conditions.storage.shards import shard_name
 from schemarouter.cli import world
 from schemarouter.cli.progress import Display, progress_display
 from tests.cli.conftest import Copies

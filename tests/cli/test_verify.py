@@ -48,7 +48,7 @@ def test_locking_again_writes_the_lock_that_stands_there(tmp_path: Path, monkeyp
 def test_the_frozen_surface_cannot_be_locked_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surface.loader.load_surface", lambda name: Surface(name, (), {}))
     monkeypatch.setattr("preregistration.lock.read_lock", lambda name: None)
-    monkeypatch.setattr("conditions.store.write_whole", lambda *_: pytest.fail("written"))
+    monkeypatch.setattr("conditions.storage.run_directory.write_whole", lambda *_: pytest.fail("written"))
     refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "not written")
 
 
@@ -82,7 +82,7 @@ def test_a_surface_without_lock_is_not_sound(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_task_that_cannot_be_solved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surface.validate.check_surface", lambda *_, **__: {"dev-ko-01": ["has no way out"]})
+    monkeypatch.setattr("surface.audit.validate.check_surface", lambda *_, **__: {"dev-ko-01": ["has no way out"]})
     told = inside("verify")
     assert told.code == 3
     assert "  dev-ko-01: has no way out" in told.out.splitlines()

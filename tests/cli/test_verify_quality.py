@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from surface.audit.quality import Figure
 from surface.loader import Surface
-from surface.quality import Figure
 from tests.cli.program import inside
 
 GOOD = Figure("most frequent route", "3.0% (a.b, 3 of 100 steps)", True, "≤ 6%")
@@ -18,8 +18,8 @@ REPORTED = Figure("largest encoder cosine of two prompts", "0.500 (x, y)")
 def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     """One figure for each name of a surface, in place of those that take long."""
     found = dict.fromkeys(("development", "frozen", "together"), GOOD)
-    monkeypatch.setattr("surface.quality.figures", lambda surface, *_: [found[surface.name], REPORTED])
-    monkeypatch.setattr("surface.quality.proofs", lambda *_: [])
+    monkeypatch.setattr("surface.audit.quality.figures", lambda surface, *_: [found[surface.name], REPORTED])
+    monkeypatch.setattr("surface.audit.quality.proofs", lambda *_: [])
     return found
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from conditions.plan import WHOLE
-from conditions.shards import ShardLine, count_episodes, read_shard, shard_name, split_line
-from conditions.store import RUN_FILE, read_run
+from conditions.running.plan import WHOLE
+from conditions.storage.run_directory import RUN_FILE, read_run
+from conditions.storage.shards import ShardLine, count_episodes, read_shard, shard_name, split_line
 from gates.aggregate import Aggregate, World, aggregate
 from preregistration.protocol import load_protocol
 from schemarouter.cli.render import print_episode, print_episodes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conditions import code
-from conditions.store import PROVENANCE_PARTS
+from conditions.running import provenance as code
+from conditions.storage.run_directory import PROVENANCE_PARTS
 from preregistration.lock import FILES
 from schemarouter.cli import world
 from schemarouter.cli.render import code_text, points
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_one_message(root: Path, monkeypatch: pyte
 
 def test_the_code_of_this_program_is_all_of_it() -> None:
     named = {*code._code_files(code.ROOT)}
-    assert {"conditions/lock.py", "schemarouter/cli/world.py", "preregistration/lock.py"} <= named
+    assert {"conditions/storage/run_lock.py", "schemarouter/cli/world.py", "preregistration/lock.py"} <= named
     assert any(name.startswith("surface/catalog/") for name in named)
     assert named.isdisjoint(f"preregistration/{name}" for name in FILES.values())
     assert world.provenance()["code"] == code.code_fingerprint(code.ROOT)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from conditions.engine import InProcess
-from conditions.experiment import execute
-from conditions.plan import make_plan
-from conditions.runner import Runner
-from gates import judging
+from conditions.running.engines.base import InProcess
+from conditions.running.execute import execute
+from conditions.running.plan import make_plan
+from conditions.running.runner import Runner
+from gates import parallel_replay
 from gates.aggregate import World
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.catalog import Catalog
@@ -79,10 +79,10 @@ class AtOnce:
 
 
 @contextmanager
-def late_bench(judge: judging.Judge, workers: int) -> Iterator[judging.Bench]:
+def late_bench(judge: parallel_replay.Judge, workers: int) -> Iterator[parallel_replay.Bench]:
     """A bench that gives nothing back before it is asked for the rest or has more than two processes take."""
-    judging._judge.make(lambda: judge)
-    yield judging._Elsewhere(judge, AtOnce(), 2, at_home=0)  # type: ignore[arg-type]
+    parallel_replay._judge.make(lambda: judge)
+    yield parallel_replay._Elsewhere(judge, AtOnce(), 2, at_home=0)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=["here", "late"])
@@ -90,5 +90,5 @@ def judged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Records are judged one by one, or in batches that come back after others were read."""
     if request.param == "late":
         monkeypatch.setattr("gates.aggregate.bench", late_bench)
-        monkeypatch.setattr("gates.judging._BATCH", 4)
-        monkeypatch.setattr("gates.judging._BATCHES_A_WORKER", 1)
+        monkeypatch.setattr("gates.parallel_replay._BATCH", 4)
+        monkeypatch.setattr("gates.parallel_replay._BATCHES_A_WORKER", 1)

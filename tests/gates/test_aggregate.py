@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 import pytest
 
-from conditions.plan import WHOLE, Shard
-from conditions.shards import ShardWriter, header_line, shard_name
-from conditions.store import AGGREGATE_FILE, RUN_FILE, pretty_json, read_run
+from conditions.running.plan import WHOLE, Shard
+from conditions.storage.run_directory import AGGREGATE_FILE, RUN_FILE, pretty_json, read_run
+from conditions.storage.shards import ShardWriter, header_line, shard_name
 from gates.aggregate import Aggregate, World, aggregate, write_aggregate
 from gates.measures import MEASURES
 from schemarouter.catalog import Capability, Catalog

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditions.plan import Plan
+from conditions.running.plan import Plan
 from gates.aggregate import Aggregate, Row
 from gates.gate import Criterion, Gate, Statistics, Verdict, judge
 from gates.measures import Figures

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conditions.plan import Plan
+from conditions.running.plan import Plan
 from gates.aggregate import Aggregate, Row
 from gates.bootstrap import Counts, DesignError, Floats, Integers, rao_wu_factors, resample_counts
+from gates.episode_table import Sums
 from gates.gate import Statistics, judge
 from gates.intervals import (
     RAO_WU,
@@ -25,7 +26,6 @@ from gates.intervals import (
     rate_interval,
 )
 from gates.measures import BY_NAME, Figures, Measure
-from gates.sums import Sums
 from tests.strategies import LAWS
 from tests.toys import SR, toy_protocol
 

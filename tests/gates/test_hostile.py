@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from conditions.engine import InProcess
-from conditions.experiment import execute
-from conditions.plan import WHOLE, make_plan
-from conditions.runner import Runner
-from conditions.shards import shard_name
+from conditions.running.engines.base import InProcess
+from conditions.running.execute import execute
+from conditions.running.plan import WHOLE, make_plan
+from conditions.running.runner import Runner
+from conditions.storage.shards import shard_name
 from gates.aggregate import aggregate
 from gates.gate import Criterion, judge
 from schemarouter.agents.base import Action, Guide, View

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from conditions.plan import WHOLE
-from conditions.shards import join_line, next_chain, shard_name
-from conditions.store import read_run
+from conditions.running.plan import WHOLE
+from conditions.storage.run_directory import read_run
+from conditions.storage.shards import join_line, next_chain, shard_name
 from gates.aggregate import aggregate
 from gates.gate import judge
 from gates.measures import BY_NAME
 from gates.replay import Replay
 from schemarouter.agents.base import Action, Guide, View
+from schemarouter.canonical import sha256_hex
 from schemarouter.errors import InvalidRunError
-from schemarouter.identity import sha256_hex
 from schemarouter.records import encode, outside
 from tests.toys import read_records, reference, toy_protocol, toy_run, toy_runner, write_records
 
@@ -96,7 +96,7 @@ def test_what_is_replayed_once_gives_what_replaying_each_gives(
         replayed += 1
         return real(*arguments)
 
-    monkeypatch.setattr("gates.judging.Replay", counting)
+    monkeypatch.setattr("gates.parallel_replay.Replay", counting)
     remembered = list(aggregate(run, world).chunks())
     assert replayed == 40
     monkeypatch.setattr("gates.aggregate.outside", lambda data: None)

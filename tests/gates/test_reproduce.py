@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import pytest
 
-from conditions.engine import InProcess
-from conditions.experiment import execute
-from conditions.plan import make_plan
-from conditions.runner import Runner
-from conditions.store import RUN_FILE, pretty_json, read_run
+from conditions.running.engines.base import InProcess
+from conditions.running.execute import execute
+from conditions.running.plan import make_plan
+from conditions.running.runner import Runner
+from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run
 from gates.aggregate import aggregate
 from gates.reproduce import reproduce
 from schemarouter.errors import InvalidRunError

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schemarouter.catalog_views import VIEWS, viewed
+from schemarouter.catalog.views import VIEWS, viewed
 from schemarouter.retrieval.base import Entry, Ranking, Retriever, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.bridge import shared_bridge
+from schemarouter.retrieval.evidence.lexicon import shared_bridge
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.typed import (
     RELEVANCE_GROUPS,

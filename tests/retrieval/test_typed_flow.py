@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.tuning.moments import Moment, all_moments
+from gates.tuning.decision_points import Moment, all_moments
 from schemarouter.catalog import Capability, Catalog
-from schemarouter.catalog_views import VIEWS, View, viewed
+from schemarouter.catalog.views import VIEWS, View, viewed
 from schemarouter.retrieval.base import Ranking, entries_of
 from schemarouter.retrieval.evidence.flow import PLACE, History
 from schemarouter.retrieval.typed import Typed, build_typed

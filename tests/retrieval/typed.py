@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.bridge import shared_bridge
+from schemarouter.retrieval.evidence.lexicon import shared_bridge
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.typed import Typed, Weights
 from schemarouter.retrieval.vectors import QueryVectors

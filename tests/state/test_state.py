@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter import identity
+from schemarouter import canonical as identity
 from schemarouter.catalog import Capability
-from schemarouter.characters import first_invisible
-from schemarouter.forbidden import FORBIDDEN, StateError
+from schemarouter.invisible import first_invisible
 from schemarouter.state import (
     CONTRACT,
     FIELDS,
@@ -28,6 +27,7 @@ from schemarouter.state import (
     omissions,
     parse_retrieval_query,
 )
+from schemarouter.state.leakage import FORBIDDEN, StateError
 from tests.strategies import LAWS, Turn, error_texts, free_text, queries, states, turns
 
 ROUTES = "executed_registered_route_ids"

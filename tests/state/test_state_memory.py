@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter import state as checks
-from schemarouter.bounded import Bounded
+from schemarouter.caches import Bounded
 from schemarouter.catalog import Capability
-from schemarouter.forbidden import StateError
 from schemarouter.state import PATTERNS, Call, ExecutionState, Observation, omissions
+from schemarouter.state import execution_state as checks
+from schemarouter.state.leakage import StateError
 from tests.strategies import LAWS, states
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from schemarouter.catalog import Capability
 from schemarouter.errors import SchemaRouterError
-from schemarouter.forbidden import ForbiddenFieldError, StateError
 from schemarouter.state import (
     MARKER,
     PATTERNS,
@@ -20,6 +19,7 @@ from schemarouter.state import (
     omissions,
     parse_retrieval_query,
 )
+from schemarouter.state.leakage import ForbiddenFieldError, StateError
 from tests.state.test_state import after, weigh
 
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel, TypeAdapter, create_model
 from pydantic_core import PydanticSerializationError
 
 from schemarouter.catalog import Capability
-from schemarouter.forbidden import ForbiddenFieldError, StateError
 from schemarouter.state import FIELDS, Call, ExecutionState, Observation, error_class
+from schemarouter.state.leakage import ForbiddenFieldError, StateError
 from tests.strategies import LAWS, states
 
 LISTS = [name for name in FIELDS if name.startswith("observation_") or name == "executed_registered_route_ids"]

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from conditions.plan import make_plan
-from conditions.runner import Runner
+from conditions.running.plan import make_plan
+from conditions.running.runner import Runner
 from preregistration.protocol import load_protocol
 from schemarouter.records import Ended, Observed
 from schemarouter.retrieval.spec import parse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from surface.describe import describe_task
+from surface.audit.describe import describe_task
 from surface.task import ArgumentRule, CellFile, TaskKey, TaskPrompt, chain
 from tests.toys import CHAIN, CURED, DESTROYS, RETRIED, TASKS
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schemarouter.retrieval.evidence.bridge import Bridge
+from schemarouter.caches import Latest
 from schemarouter.retrieval.evidence.clauses import clauses
 from schemarouter.retrieval.evidence.contracts import Floats
+from schemarouter.retrieval.evidence.lexicon import Bridge
 from schemarouter.retrieval.evidence.literals import Shape, literals, shape
 from schemarouter.retrieval.evidence.words import content_stems
 from schemarouter.retrieval.language import language_of
-from schemarouter.retrieval.latest import Latest
 from schemarouter.retrieval.vectors import QueryVectors, unread_of_query
 
 _KEPT = 512

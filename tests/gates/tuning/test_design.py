@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gates.tuning.decision_points import all_moments
 from gates.tuning.design import GROUPS, TOP, FittedWeights, folds_of, no_weights
-from gates.tuning.moments import all_moments
-from schemarouter.catalog_views import VIEWS, View, viewed
+from schemarouter.catalog.views import VIEWS, View, viewed
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.typed import build_typed

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from gates.tuning.design import Design, Penalty
-from schemarouter.catalog_views import View
+from schemarouter.catalog.views import View
 from surface.loader import Surface
 from tests.toys import CATALOGS, TASKS
 

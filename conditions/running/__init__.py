@@ -1,0 +1,1 @@
+"""Running the grid: the plan, one episode's loop, and the run directory filled."""

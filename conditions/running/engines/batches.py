@@ -1,0 +1,48 @@
+"""Work handed out in batches: large enough to hide the way there and back, small enough to lose little with a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from conditions.running.engines.jobs import Done, Job
+
+# The arms of a task: whoever runs one of them has read its request for all.
+FIRST = 5
+_MOST = 50
+_MILLISECONDS = 250.0
+
+
+class Batches:
+    """Jobs in their order, a batch at a time; how many make one is learned from how long they take.
+
+    Jobs of one task over one catalog stay together as far as that does not make a batch more than twice as long: what is read
+    of a task is read by one worker. `singly` makes a batch of each job; then none is asked for before it is needed.
+    """
+
+    def __init__(self, jobs: Iterable[Job], *, singly: bool = False) -> None:
+        self._rest = iter(jobs)
+        self._singly = singly
+        self._next = None if singly else next(self._rest, None)
+        self._size = FIRST
+
+    def take(self) -> tuple[Job, ...]:
+        """The next batch; empty at the end."""
+        if self._singly:
+            return tuple(islice(self._rest, 1))
+        batch: list[Job] = []
+        while self._next is not None and (len(batch) < self._size or self._belongs(batch)):
+            batch.append(self._next)
+            self._next = next(self._rest, None)
+        return tuple(batch)
+
+    def _belongs(self, batch: Sequence[Job]) -> bool:
+        """Whether the next job is of the same task as the last one of a batch that it would not make too long."""
+        assert self._next is not None
+        unit, last = self._next.unit, batch[-1].unit
+        return len(batch) < 2 * self._size and (unit.task, unit.catalog) == (last.task, last.catalog)
+
+    def learn(self, done: Sequence[Done]) -> None:
+        """Take note of how long the jobs of a batch took."""
+        mean = sum(item.wall_ms for item in done) / len(done)
+        self._size = max(1, min(_MOST, int(_MILLISECONDS / max(mean, _MILLISECONDS / _MOST))))

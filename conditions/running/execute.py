@@ -1,0 +1,205 @@
+"""A run directory filled: every episode of a grid, or of one shard of it, appended as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from conditions.running.engines.base import Engine
+from conditions.running.engines.jobs import Done, Job
+from conditions.running.plan import WHOLE, Plan, Shard, Unit
+from conditions.running.spending import LimitReachedError, Spending
+from conditions.storage.append_log import Log
+from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run, write_new, write_whole
+from conditions.storage.run_lock import LOCK_PREFIX, hold, hold_named
+from conditions.storage.shards import SHARD_GLOB, ShardWriter, header_line, shard_name, timing_name
+from schemarouter.errors import InvalidRunError
+
+# Given the header of a run that was begun otherwise, the header with which it goes on.
+GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+_HEADER_LOCK = f"{LOCK_PREFIX}header"
+# It is held for a moment by each that begins.
+_PATIENCE_SECONDS = 30.0
+_FEW = 5
+COMPARED = ("identities", "plan", "limits", "provenance")
+
+
+class InfrastructureError(InvalidRunError):
+    """The machine failed under an episode; it stays on record and is run again by the same command."""
+
+
+def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> None:
+    """Make a run directory, or go on in one of the same run. Raises InvalidRunError telling every difference.
+
+    With `go_on` a run whose provenance alone differs (other code, packages, commit) goes on under the header that it gives.
+    """
+    if not holds_a_run(folder) and write_new(folder / RUN_FILE, pretty_json(run)):
+        return
+    stored = read_run(folder)
+    latest = {**stored, "provenance": (stored["resumed"] or [stored["provenance"]])[-1]}
+    differing = {part: differences(latest[part], run[part], part) for part in COMPARED}
+    told = {name: f"{name}: {stored[name]!r} there, {run[name]!r} now" for name in ("schema_version", "stamp")}
+    # Lines of two versions make no shard.
+    differing["schema_version"] = [told["schema_version"]] if stored["schema_version"] != run["schema_version"] else []
+    if stored["stamp"] != run["stamp"] and not stored["resumed"]:
+        differing["stamp"] = [told["stamp"]]
+    lines = [line for part in differing.values() for line in part]
+    if not lines:
+        return
+    another = any(differing[part] for part in ("schema_version", "identities", "plan", "limits"))
+    if go_on is None or another:
+        stamping = "" if another else ", or go on with --exploratory, which stamps the run"
+        remedy = f"use another --out{stamping}"
+        raise InvalidRunError(f"{folder} holds another run; {remedy}. What differs:\n  " + "\n  ".join(lines))
+    # Read again under a lock of its own: the process of another shard may be putting its code on record too.
+    with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
+        write_whole(folder / RUN_FILE, pretty_json(go_on(read_run(folder))))
+
+
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str, where: str = "now") -> list[str]:
+    """What two parts of a header say differently, a line each; the command line may differ. `where` the second one stands."""
+    pairs = {name: (stored.get(name), now.get(name)) for name in sorted(set(stored) | set(now)) if name != "argv"}
+    return [
+        f"{part}.{name}: {_told(one, other)} there, {_told(other, one)} {where}"
+        for name, (one, other) in pairs.items()
+        if one != other
+    ]
+
+
+def _told(value: Any, other: Any) -> str:
+    """A value; of a list with many entries how many there are, and the first that the other list has not."""
+    if not (isinstance(value, list) and isinstance(other, list) and len(value) > _FEW):
+        return repr(value)
+    own = [item for item in value if item not in other]
+    shown = ", ".join(map(repr, own[:_FEW])) + (", …" if len(own) > _FEW else "")
+    return f"{len(value)} entries" + (f" (only in these: {shown})" if own else "")
+
+
+def holds_a_run(folder: Path) -> bool:
+    """Whether there is a run to go on with. Raises InvalidRunError for a place where no run can be."""
+    try:
+        if (folder / RUN_FILE).exists():
+            return True
+        # Locks, and a header on its way in, are of another run that has just begun or was killed.
+        names = {item.name for item in folder.iterdir()} if folder.exists() else set()
+        if any(not name.startswith((LOCK_PREFIX, f".{RUN_FILE}.")) for name in names):
+            raise InvalidRunError(
+                f"{folder} holds other files and no {RUN_FILE}; choose an empty or new folder for --out."
+            )
+    except OSError as error:
+        raise InvalidRunError(f"{folder}: cannot be a run directory ({error.strerror}).") from None
+    return False
+
+
+def _divide(folder: Path, shard: Shard) -> None:
+    """Make the file of a shard. Raises InvalidRunError where the directory is divided into another number of shards."""
+    end = f"-of-{shard.count:05d}.jsonl"
+    # Whoever begins with another division at the same moment finds this one's file, or is found by its own.
+    with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
+        others = sorted(path.name for path in folder.glob(SHARD_GLOB) if not path.name.endswith(end))
+        if others:
+            raise InvalidRunError(
+                f"{folder} is divided into other shards ({others[0]}), and this is {shard.index}/{shard.count}; "
+                "divide a run one way only, or use another --out."
+            )
+        path = folder / shard_name(shard)
+        try:
+            path.touch()
+        except OSError as error:
+            raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
+
+
+def execute(
+    folder: Path,
+    run: Mapping[str, Any],
+    plan: Plan,
+    engine: Engine,
+    progress: Callable[[int], None],
+    *,
+    shard: Shard = WHOLE,
+    spending: Spending | None = None,
+    go_on: GoOn | None = None,
+) -> None:
+    """Run every unit of a shard that is not finished yet; `progress` is told the number finished so far.
+
+    Raises InfrastructureError when the machine failed under an episode, after putting that on record, LimitReachedError where
+    `spending` allows no more, and InvalidRunError when another process is at work on the shard.
+    """
+    holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
+    with hold(folder, shard):
+        prepare(folder, run, go_on)
+        _divide(folder, shard)
+        _Filling(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).finish()
+
+
+def _by_task(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Units with those of a task over a catalog one after the other, whichever repeat they are of: they share what is read."""
+    together: dict[tuple[int, str], list[Unit]] = {}
+    for unit in units:
+        together.setdefault((unit.catalog, unit.task), []).append(unit)
+    return chain.from_iterable(together.values())
+
+
+class _Filling:
+    """What is at work on one shard."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run: Mapping[str, Any],
+        units: Sequence[Unit],
+        engine: Engine,
+        progress: Callable[[int], None],
+        shard: Shard,
+        spending: Spending,
+    ) -> None:
+        self._units = units
+        self._engine = engine
+        self._progress = progress
+        self._spending = spending
+        self._shard_path = folder / shard_name(shard)
+        self._timing_path = folder / timing_name(shard)
+        self._header = header_line(run, shard)
+
+    def finish(self) -> None:
+        """Run what is not finished; errors as `execute`."""
+        with (
+            Log(self._timing_path, durable=False) as timing,
+            ShardWriter(self._shard_path, self._header, self._spending.add_recorded) as writer,
+        ):
+            self._progress(len(writer.finished))
+            with closing(self._engine.run(self._jobs(writer))) as finished:
+                for done in finished:
+                    self._take(done, writer, timing)
+            if self._spending.reached and len(writer.finished) < len(self._units):
+                raise LimitReachedError(
+                    f"stopped at {self._spending.reached}, {len(writer.finished)} of {len(self._units)} episodes done; "
+                    "the same command with a higher limit goes on."
+                )
+
+    def _jobs(self, writer: ShardWriter) -> Iterator[Job]:
+        for unit in _by_task(self._units):
+            name = unit.episode_id
+            if name in writer.finished:
+                continue
+            if self._spending.reached:
+                return
+            yield Job(unit, writer.attempts.get(name, 0) + 1)
+
+    def _take(self, done: Done, writer: ShardWriter, timing: Log) -> None:
+        name = done.unit.episode_id
+        writer.append_encoded(done.record, name, infrastructure=bool(done.failure))
+        line = {"episode": name, "attempt": done.attempt, "wall_ms": round(done.wall_ms, 3)}
+        timing.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        self._spending.add_done(done)
+        if done.final:
+            raise InfrastructureError(
+                f"{name}: the machine failed ({done.failure}); it is on record, nothing is lost, "
+                "and the same command runs this episode again."
+            )
+        self._progress(len(writer.finished))

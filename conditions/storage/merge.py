@@ -1,0 +1,160 @@
+"""Shards of one run that were made apart, brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from conditions.running.execute import COMPARED, differences, holds_a_run
+from conditions.running.plan import Plan, Shard, Unit, plan_from_json
+from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run, write_new, write_whole
+from conditions.storage.run_lock import hold
+from conditions.storage.shards import ShardLine, read_shard, shard_name, shards_in, timing_name
+from schemarouter.errors import InvalidRunError
+
+try:
+    import resource
+except ImportError:  # Such a system has no limit that could be asked for.
+    resource = None  # type: ignore[assignment]
+
+_CHUNK = 1 << 20
+# What is open beside the locks: streams, sources, the file that is being written.
+_OTHER_FILES = 64
+
+
+def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
+    """Bring the shards of several run directories of one run into `out`, which may hold some already; returns them all.
+
+    Raises InvalidRunError, before anything is written, for runs that are not the same, for shards that are missing, altered, in
+    two versions or of two divisions, and for episodes that stand in the wrong one.
+    """
+    begun = holds_a_run(out)
+    sources = [*folders, out] if begun else list(folders)
+    run = _same_run(sources)
+    plan = plan_from_json(run["plan"], f"{sources[0] / RUN_FILE}")
+    _make_room({shard for folder in sources for shard in shards_in(folder)})
+    with ExitStack() as held:
+        if begun:
+            # Nothing of what is judged here may change before it is replaced.
+            for shard in sorted({shard for folder in sources for shard in shards_in(folder)}, key=lambda s: s.index):
+                held.enter_context(hold(out, shard))
+        chosen = _chosen(sources)
+        for shard, path in chosen.items():
+            check_shard(path, shard, run, plan)
+        # First of all, so that a merge that is cut short is a run with some of its shards, and the same command goes on.
+        if not begun and not write_new(out / RUN_FILE, pretty_json(run)):
+            raise InvalidRunError(f"{out}: a run was begun there meanwhile; say again what you meant.")
+        for shard, path in chosen.items():
+            if path.parent != out:
+                if not begun:
+                    held.enter_context(hold(out, shard))
+                write_whole(out / path.name, _pieces(path))
+                timing = path.with_name(timing_name(shard))
+                if timing.exists():
+                    write_whole(out / timing.name, _pieces(timing))
+    return list(chosen)
+
+
+def _make_room(shards: Collection[Shard]) -> None:
+    """Let this process hold the lock of every shard at once. Raises InvalidRunError where the system does not allow that."""
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(shards) + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise InvalidRunError(
+            f"{len(shards):,} shards are held at once, and this process may have {hard:,} files open; raise that limit "
+            "(ulimit -Hn), or divide a run into fewer shards."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _same_run(folders: Sequence[Path]) -> dict[str, Any]:
+    """The header that all of them have; the command lines may differ."""
+    if not folders:
+        raise InvalidRunError("nothing to merge; name at least one run directory.")
+    first = read_run(folders[0])
+    for folder in folders[1:]:
+        other = read_run(folder)
+        lines = [line for part in COMPARED for line in differences(first[part], other[part], part, "here")]
+        lines += [
+            f"{part}: {first[part]!r} there, {other[part]!r} here"
+            for part in ("surface", "stamp", "resumed")
+            if first[part] != other[part]
+        ]
+        if lines:
+            told = "\n  ".join(lines)
+            raise InvalidRunError(f"{folder} is of another run than {folders[0]}. What differs:\n  {told}")
+    return first
+
+
+def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
+    """One file for every shard of the division."""
+    found: dict[Shard, Path] = {}
+    for folder in folders:
+        for shard in shards_in(folder):
+            path = folder / shard_name(shard)
+            found[shard] = path if shard not in found else _further(found[shard], path)
+    counts = sorted({shard.count for shard in found})
+    if len(counts) != 1:
+        told = " and ".join(map(str, counts)) or "no"
+        raise InvalidRunError(f"the directories hold shards of {told} divisions; merge those of one division.")
+    whole = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)]
+    missing = [f"{shard.index}/{shard.count}" for shard in whole if shard not in found]
+    if missing:
+        raise InvalidRunError(
+            f"shards missing: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''} ({len(missing)} of {counts[0]})."
+        )
+    return {shard: found[shard] for shard in whole}
+
+
+def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) -> None:
+    """Raise InvalidRunError where a shard's header is not its run's, its chain is broken or an episode stands in it wrongly."""
+    finished: set[str] = set()
+    for line in read_shard(path):
+        if not isinstance(line, ShardLine):
+            for part in ("identities", "plan", "limits"):
+                lines = differences(run[part], line[part], part, "here")
+                if lines:
+                    raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
+            continue
+        record, name = line.record, line.record.episode_id
+        place = plan.place(Unit(record.task, record.catalog, record.condition, record.repeat))
+        if place is None or place % shard.count != shard.index - 1:
+            raise InvalidRunError(f"{path.parent / line.place}: episode {name} does not belong into this shard.")
+        if name in finished:
+            raise InvalidRunError(f"{path.parent / line.place}: episode {name} was completed before.")
+        if not record.infrastructure:
+            finished.add(name)
+
+
+def _further(one: Path, other: Path) -> Path:
+    """Of two files of a shard the one that goes on where the other ends; `one` where they are the same.
+
+    Raises InvalidRunError where neither begins as the other.
+    """
+    try:
+        with one.open("rb") as first, other.open("rb") as second:
+            while (left := first.read(_CHUNK)) and (right := second.read(_CHUNK)):
+                common = min(len(left), len(right))
+                if left[:common] != right[:common]:
+                    raise InvalidRunError(
+                        f"{other} and {one} are two versions of one shard; leave out the one that is not wanted."
+                    )
+        return other if other.stat().st_size > one.stat().st_size else one
+    except OSError as error:
+        raise InvalidRunError(f"{error.filename or other}: cannot be read ({error.strerror}).") from None
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, a piece at a time. Raises InvalidRunError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                yield piece
+    except OSError as error:
+        raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None

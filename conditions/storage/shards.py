@@ -1,0 +1,341 @@
+r"""Append-only files of episodes.
+
+A shard's first line is its header; every further line holds a record and the chain digest up to it: SHA-256 over the
+digest before and the record's bytes. Lines are split on ``\n`` alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from conditions.running.plan import WHOLE, Shard
+from conditions.storage.append_log import Closing, Log
+from conditions.storage.run_directory import RUN_SCHEMA_VERSION, check_version, upgrade, wrong_parts
+from schemarouter.canonical import CanonicalError, canonical_json, sha256_hex
+from schemarouter.errors import InvalidRunError
+from schemarouter.records import EpisodeRecord, decode, encode
+
+SHARD_GLOB = "episodes-*.jsonl"
+# In the bytes of every record that ends so, and hardly in any other.
+ENDED_BY_THE_MACHINE = b'"reason":"infrastructure"'
+_NAME = re.compile(r"episodes-([0-9]{5})-of-([0-9]{5})\.jsonl")
+_CHUNK = 1 << 16
+_HEADER_PARTS: Mapping[str, tuple[type, ...]] = {
+    "identities": (dict,), "limits": (dict,), "plan": (dict,), "schema_version": (int,), "shard": (list,),
+}  # fmt: skip
+
+
+def shard_name(shard: Shard) -> str:
+    """File name of a shard."""
+    return f"episodes-{shard.label}.jsonl"
+
+
+def shard_of(name: str) -> Shard | None:
+    """The shard of a file name, or None for a name that no shard has."""
+    found = _NAME.fullmatch(name)
+    shard = Shard(int(found[1]), int(found[2])) if found else None
+    return shard if shard is not None and 1 <= shard.index <= shard.count and shard_name(shard) == name else None
+
+
+def shards_in(folder: Path) -> list[Shard]:
+    """The shards of a run directory. Raises InvalidRunError for a file that is named like one and is none."""
+    found = []
+    for path in sorted(folder.glob(SHARD_GLOB)):
+        shard = shard_of(path.name)
+        if shard is None:
+            raise InvalidRunError(f"{path}: no name of a shard; they are called {shard_name(Shard(1, 1))} and so on.")
+        found.append(shard)
+    return found
+
+
+def timing_name(shard: Shard) -> str:
+    """File name of the wall times of a shard."""
+    return f"timing-{shard.label}.jsonl"
+
+
+def header_line(run: Mapping[str, Any], shard: Shard = WHOLE) -> bytes:
+    """The first line of a shard of a run, given as its header, without its line end."""
+    return canonical_json(
+        {
+            "header": {
+                "identities": dict(run["identities"]),
+                "limits": dict(run["limits"]),
+                "plan": dict(run["plan"]),
+                "schema_version": RUN_SCHEMA_VERSION,
+                "shard": [shard.index, shard.count],
+            }
+        }
+    )
+
+
+def next_chain(chain: str, record: bytes) -> str:
+    """The chain digest after a record."""
+    return hashlib.sha256(chain.encode() + record).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLine:
+    """One record of a shard, where it stands (lines counted from 1), and the chain digest up to it."""
+
+    record: EpisodeRecord
+    place: str
+    chain: str
+
+
+def _place(name: str, number: int) -> str:
+    return f"{name}, line {number}"
+
+
+_HEAD, _MIDDLE, _TAIL = b'{"chain":"', b'","record":', b"}\n"
+_CHAIN = slice(len(_HEAD), len(_HEAD) + 64)
+_RECORD = slice(_CHAIN.stop + len(_MIDDLE), -len(_TAIL))
+
+
+def split_line(line: bytes, name: str, number: int) -> tuple[str, bytes]:
+    r"""Chain digest and record bytes of a line: ``{"chain":"<64 hex>","record":<record>}\n``.
+
+    Raises InvalidRunError, naming the file and the line's number, for anything else.
+    """
+    if not (line.startswith(_HEAD) and line.startswith(_MIDDLE, _CHAIN.stop) and line.endswith(_TAIL)):
+        raise InvalidRunError(f"{_place(name, number)}: no record line.")
+    return line[_CHAIN].decode("ascii", "replace"), line[_RECORD]
+
+
+def join_line(chain: str, record: bytes) -> bytes:
+    """The line of a record, with its line end."""
+    return _HEAD + chain.encode() + _MIDDLE + record + _TAIL
+
+
+class RawLine(NamedTuple):
+    """The bytes of one record of a shard, where they stand (lines from 1), and the chain digest up to them, which holds."""
+
+    data: bytes
+    name: str
+    number: int
+    chain: str
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return _place(self.name, self.number)
+
+    def record(self) -> EpisodeRecord:
+        """The record. Raises InvalidRunError for bytes that are not those that this program writes of it.
+
+        They could hold a key twice.
+        """
+        told = decode(self.data, self.place)
+        try:
+            canonical = encode(told) == self.data
+        except orjson.JSONEncodeError as error:
+            raise InvalidRunError(f"{self.place}: no record that this program could have written ({error}).") from None
+        if not canonical:
+            raise InvalidRunError(
+                f"{self.place}: the record is no canonical JSON (sorted keys, each once, no white space)."
+            )
+        return told
+
+
+def read_shard(path: Path) -> Iterator[dict[str, Any] | ShardLine]:
+    """Yield the header, then every record with its place. Raises InvalidRunError at the first line that is not right."""
+    for line in read_lines(path):
+        yield ShardLine(line.record(), line.place, line.chain) if isinstance(line, RawLine) else line
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any] | RawLine]:
+    """Yield the header, then every record as it stands. Raises InvalidRunError for a torn line and for a broken chain.
+
+    A header whose bytes are not those that this program writes of it is not right: it could hold a key twice.
+    """
+    try:
+        with path.open("rb") as file:
+            first = file.readline()
+            place = _place(path.name, 1)
+            if not first.endswith(b"\n"):
+                raise InvalidRunError(f"{place}: the header is torn.")
+            yield _header(first, path.name, place)
+            chain = sha256_hex(first[:-1])
+            name = path.name
+            for number, line in enumerate(file, start=2):
+                if not line.endswith(b"\n"):
+                    raise InvalidRunError(
+                        f"{_place(name, number)}: torn; run the same command again to go on from here."
+                    )
+                stored, record = split_line(line, name, number)
+                chain = next_chain(chain, record)
+                if chain != stored:
+                    raise InvalidRunError(
+                        f"{_place(name, number)}: the digest chain is broken; this line or one before it was altered."
+                    )
+                yield RawLine(record, name, number, chain)
+    except OSError as error:
+        raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
+
+
+def _header(line: bytes, name: str, place: str) -> dict[str, Any]:
+    try:
+        header = orjson.loads(line)["header"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise InvalidRunError(f"{place}: no shard header.") from None
+    if not isinstance(header, dict):
+        raise InvalidRunError(f"{place}: no shard header.")
+    check_version(header, place)
+    canonical = _is_canonical(header, line)
+    upgrade(header)
+    wrong = wrong_parts(header, _HEADER_PARTS)
+    if wrong:
+        raise InvalidRunError(f"{place}: no shard header ({', '.join(wrong)} missing, unknown or of another type).")
+    if not _names_shard(name, header["shard"]):
+        raise InvalidRunError(f"{place}: the header is of shard {header['shard']}, which is not what {name} says.")
+    if not canonical:
+        raise InvalidRunError(f"{place}: the header is no canonical JSON (sorted keys, each once, no white space).")
+    return header
+
+
+def _is_canonical(header: dict[str, Any], line: bytes) -> bool:
+    try:
+        return canonical_json({"header": header}) == line[:-1]
+    except CanonicalError:
+        return False
+
+
+def _names_shard(name: str, shard: list[Any]) -> bool:
+    """Whether a file's name is that of the shard [index, count]."""
+    if [type(number) for number in shard] != [int, int]:
+        return False
+    index, count = shard
+    return 1 <= index <= count and shard_name(Shard(index, count)) == name
+
+
+class ShardWriter(Closing):
+    """Appends records to a shard; opened again, it goes on after the last whole line."""
+
+    def __init__(
+        self, path: Path, header: bytes, recorded: Callable[[EpisodeRecord], None] = lambda record: None
+    ) -> None:
+        """Open a shard; `recorded` is told every record that stands there already."""
+        self.path = path
+        self._recorded = recorded
+        self.attempts: dict[str, int] = {}
+        self.finished: set[str] = set()
+        self.input_tokens = 0
+        try:
+            self._chain = self._recover(header)
+        except OSError as error:
+            raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
+        self._log = Log(path)
+        if self._log.empty:
+            try:
+                self._log.append(header + b"\n")
+            except InvalidRunError:
+                with suppress(InvalidRunError):
+                    self._log.close()
+                raise
+
+    def _recover(self, header: bytes) -> str:
+        """Cut a torn last line off, note what is finished, and return the chain digest so far."""
+        chain = sha256_hex(header)
+        if not self.path.exists():
+            return chain
+        first = header + b"\n"
+        size, whole = self.path.stat().st_size, _whole_lines(self.path)
+        with self.path.open("rb") as file:
+            held = file.read(len(first))
+        if held != first[: len(held)] or 0 < whole < len(first):
+            raise InvalidRunError(
+                f"{self.path.name}: belongs to another run; use another --out, or the command of that run."
+            )
+        if whole < size:
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+        if not whole:
+            return chain
+        for line in read_shard(self.path):
+            if isinstance(line, ShardLine):
+                self._recorded(line.record)
+                self.note(line.record.episode_id, infrastructure=line.record.infrastructure)
+                chain = line.chain
+        return chain
+
+    def note(self, name: str, *, infrastructure: bool) -> None:
+        """Count an attempt at an episode; one that the machine ended finishes nothing."""
+        self.attempts[name] = self.attempts.get(name, 0) + 1
+        if not infrastructure:
+            self.finished.add(name)
+
+    def append(self, record: EpisodeRecord) -> None:
+        """Write a record as one line. Raises InvalidRunError when the disk does not take it; what stands stays valid."""
+        self.append_encoded(encode(record), record.episode_id, infrastructure=record.infrastructure)
+
+    def append_encoded(self, data: bytes, name: str, *, infrastructure: bool) -> None:
+        """Write a record that is encoded already; errors as `append`."""
+        chain = next_chain(self._chain, data)
+        self._log.append(join_line(chain, data))
+        self._chain = chain
+        self.note(name, infrastructure=infrastructure)
+
+    def close(self) -> None:
+        """Bring everything to the disk."""
+        self._log.close()
+
+
+def _whole_lines(path: Path) -> int:
+    """How many bytes of a file are whole lines, up to and with the last line end."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _CHUNK)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How far a run is: finished episodes, and attempts that ended for reasons of the machine."""
+
+    finished: int
+    failed_attempts: int
+
+
+def count_episodes(folder: Path) -> Counts:
+    """Count without checking anything: a live run is read too, whose last line may be torn. Raises InvalidRunError."""
+    finished: set[str] = set()
+    failed = 0
+    for path in sorted(folder.glob(SHARD_GLOB)):
+        try:
+            with path.open("rb") as file:
+                file.readline()
+                for number, line in enumerate(file, start=2):
+                    if not line.endswith(b"\n"):
+                        # It may be whole by now: reading on would take its other half for a line.
+                        break
+                    record = split_line(line, path.name, number)[1]
+                    if ENDED_BY_THE_MACHINE in record and decode(record, _place(path.name, number)).infrastructure:
+                        failed += 1
+                    else:
+                        finished.add(_episode_of(record, _place(path.name, number)))
+        except OSError as error:
+            raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
+    return Counts(len(finished), failed)
+
+
+def _episode_of(record: bytes, place: str) -> str:
+    """The name of a record's episode, read without the rest of it being checked."""
+    try:
+        told = orjson.loads(record)
+        return f"{told['task']}/{told['catalog']}/{told['condition']}#{told.get('repeat', 1)}"
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise InvalidRunError(f"{place}: no record.") from None

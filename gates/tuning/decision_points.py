@@ -1,0 +1,59 @@
+"""The moments at which retrieval is asked: every plan carried out, and before each step what was known and what comes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemarouter.catalog import Catalog
+from schemarouter.catalog.views import View, viewed
+from schemarouter.state import ExecutionState
+from surface.environment import Environment, PlanGuide
+from surface.loader import Surface
+from surface.task import Task
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known before a call, and the routes that are still to come, the next one first."""
+
+    task: str
+    language: str
+    stratum: str
+    turn: int
+    state: ExecutionState
+    coming: tuple[str, ...]
+
+    @property
+    def next_route(self) -> str:
+        """The next required route."""
+        return self.coming[0]
+
+    @property
+    def query(self) -> str:
+        """What the retriever is given: the request at first, later the rendered state."""
+        return self.state.retrieval_query() if self.turn else self.state.original_query
+
+
+def moments_of(task: Task, stratum: str, catalog: Catalog, view: View) -> list[Moment]:
+    """The moments of one task, with its faults and cures; states are those that the view of the catalog registers."""
+    environment = Environment(task.key, catalog, seed_text=task.prompt.id)
+    guide = PlanGuide(environment.progress, catalog)
+    registered = viewed(catalog, view)
+    state = ExecutionState.start(task.prompt.query)
+    states: list[ExecutionState] = []
+    routes: list[str] = []
+    while (call := guide.next_call()) is not None:
+        states.append(state)
+        routes.append(call.route_id)
+        observation = environment.execute(call)
+        incomplete = environment.progress.incomplete
+        state = state.observe(call, observation, registered.get(call.route_id), incomplete=incomplete)
+    return [
+        Moment(task.prompt.id, task.prompt.language, stratum, turn, states[turn], tuple(routes[turn:]))
+        for turn in range(len(states))
+    ]
+
+
+def all_moments(surface: Surface, catalog: Catalog, view: View) -> list[Moment]:
+    """The moments of every task of a surface, in the order of their ids."""
+    return [m for task in surface.tasks for m in moments_of(task, surface.stratum(task.prompt.id), catalog, view)]

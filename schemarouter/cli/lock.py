@@ -1,0 +1,208 @@
+"""``lock``: what is promised about a surface, amended, released; and where things stand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+
+from schemarouter.cli.common import SurfaceName, print_json
+from schemarouter.errors import InvalidRunError
+
+app = typer.Typer(help="What is promised about a surface.", no_args_is_help=True)
+OfSurface = Annotated[SurfaceName, typer.Option(help="Which surface.")]
+Reason = Annotated[str, typer.Option(help="Why; stands in the lock's history.")]
+AUDIT = "surface/AUDIT.md"
+
+
+@cache
+def fingerprints_here(surface: str, *, behaviour: bool = True) -> dict[str, str]:
+    """Every fingerprint that a lock of the surface holds, as things are here and now; behaviour takes some seconds."""
+    from gates.behaviour_hashes import agent_behaviour, retriever_behaviour
+    from preregistration.lock import flatten
+    from preregistration.protocol import FILES, load_protocol
+    from schemarouter.canonical import fingerprint
+    from schemarouter.catalog import contract_json
+    from schemarouter.cli.world import identities
+    from surface.loader import FOLDERS, load_catalogs, load_surface
+
+    protocol, tasks = load_protocol(surface), load_surface(surface)
+    catalogs = load_catalogs(protocol.catalogs)
+    ids = tuple(task.prompt.id for task in tasks.tasks)
+    named = flatten(identities(protocol, tasks, catalogs, ids, protocol.retriever, protocol.agent))
+    stated = flatten(protocol.model_dump(mode="json"))
+    named |= {f"preregistration/{FILES[surface]}#{name}": value for name, value in stated.items()}
+    for task in tasks.tasks:
+        cell = tasks.cell(task.prompt.id)
+        for part in ("prompt", "key"):
+            told = getattr(task, part).model_dump(mode="json")
+            named[f"surface/{FOLDERS[surface]}/{cell}.json#{task.prompt.id}.{part}"] = fingerprint(told)
+    for item in catalogs[max(catalogs)].capabilities:
+        place = f"surface/catalog/{item.provider}.json#{item.operation}"
+        named[place] = fingerprint({**contract_json(item), "tier": item.tier})
+    if not behaviour:
+        return named
+    development = load_surface("development")
+    named["retriever_behaviour"] = retriever_behaviour(protocol.retriever, protocol, development, catalogs)
+    named["agent_behaviour"] = agent_behaviour(protocol.agent, protocol, development, catalogs)
+    return named
+
+
+@app.command()
+def write(surface: OfSurface = SurfaceName.development) -> None:
+    """Write a lock: the development surface's anew after a change that was meant, the frozen one's once and for all."""
+    from preregistration.lock import FILES, LOCK_SCHEMA_VERSION, Lock, read_lock
+    from preregistration.protocol import load_protocol
+    from surface.loader import load_surface
+
+    confirmatory = load_protocol(surface).confirmatory
+    if confirmatory and not load_surface(surface).tasks:
+        raise InvalidRunError(f"the {surface} surface is not written yet; there is nothing to lock.")
+    if confirmatory and read_lock(surface) is not None:
+        raise InvalidRunError(
+            f"{FILES[surface]} is there already; a lock is written once. See schemarouter lock amend."
+        )
+    origin = {"date": _today(), "commit": clean_commit()} if confirmatory else {}
+    lock = Lock.model_validate(
+        {
+            "schema_version": LOCK_SCHEMA_VERSION,
+            "surface": str(surface),
+            "confirmatory": confirmatory,
+            "fingerprints": fingerprints_here(str(surface)),
+            **origin,
+        }
+    )
+    _store(surface, lock)
+    typer.echo(f"{FILES[surface]} written; digest {lock.digest}.")
+
+
+@app.command()
+def status(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
+    """Where things stand: locked, amended, released, and what differs now."""
+    from preregistration.lock import compare, read_lock
+
+    told: list[dict[str, Any]] = []
+    for surface in SurfaceName:
+        lock = read_lock(surface)
+        row: dict[str, Any] = {"surface": str(surface), "locked": lock is not None}
+        if lock is not None:
+            broken = [item.name for item in compare(lock, fingerprints_here(str(surface))) if not item.holds]
+            row |= {
+                "digest": lock.digest,
+                "date": lock.date,
+                "commit": lock.commit,
+                "fingerprints": len(lock.current),
+                "differing": broken,
+                "released": lock.released,
+                "history": [event.model_dump(mode="json", exclude={"fingerprints"}) for event in lock.history],
+            }
+        told.append(row)
+    if as_json:
+        print_json(told)
+        return
+    for row in told:
+        for line in _status_lines(row):
+            typer.echo(line)
+
+
+def _status_lines(row: dict[str, Any]) -> list[str]:
+    if not row["locked"]:
+        return [f"{row['surface']}: not locked"]
+    since = f" since {row['date']} at commit {row['commit'][:12]}" if row["date"] else ""
+    released = "released" if row["released"] else "not released"
+    state = released if row["surface"] == "frozen" else "free to use"
+    lines = [
+        f"{row['surface']}: locked{since}, {row['fingerprints']} fingerprints, {len(row['differing'])} differ now; {state}",
+        f"  digest {row['digest']}",
+    ]
+    lines += [f"  differs: {name}" for name in row["differing"][:10]]
+    return lines + [f"  {event['date']} {event['kind']}: {event['reason']}" for event in row["history"]]
+
+
+@app.command()
+def amend(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
+    """Supersede the retriever's, agent's or code's part before the release; surface and catalogs stay."""
+    from preregistration.lock import amended
+
+    lock = _held(surface)
+    _store(
+        surface,
+        amended(lock, fingerprints_here(str(surface)), date=_today(), commit=clean_commit(), reason=_said(reason)),
+    )
+    typer.echo("amended.")
+
+
+@app.command()
+def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
+    """The owner's step: everything is as locked, the working tree is clean, the audit is there; from now on it may be scored."""
+    from conditions.running.provenance import ROOT
+    from preregistration.lock import LockEvent, require_as_locked
+
+    lock = _held(surface)
+    if not lock.confirmatory:
+        raise InvalidRunError(f"the {surface} surface is free to use; only a confirmatory one is released.")
+    if lock.released:
+        raise InvalidRunError("the lock is released already.")
+    require_as_locked(lock, fingerprints_here(str(surface)))
+    if not (ROOT / AUDIT).is_file() or not (ROOT / AUDIT).read_text(encoding="utf-8").strip():
+        raise InvalidRunError(f"{AUDIT} is missing or empty; the surface is not released without its audit.")
+    event = LockEvent(kind="release", date=_today(), commit=clean_commit(), reason=_said(reason))
+    _store(surface, lock.model_copy(update={"history": (*lock.history, event)}))
+    typer.echo(f"released; commit the lock, then: make experiment SURFACE={surface}")
+
+
+@app.command()
+def timing(surface: OfSurface = SurfaceName.frozen) -> None:
+    """How long the whole grid takes, with random(seed=1); nothing but wall times is kept."""
+    from conditions.running.grid_timing import time_grid
+    from preregistration.protocol import load_protocol
+    from surface.loader import load_catalogs, load_surface
+
+    protocol = load_protocol(surface)
+    told = time_grid(protocol, load_surface(surface), load_catalogs(protocol.catalogs))
+    for name, seconds in told.seconds.items():
+        typer.echo(f"{name}: {seconds:.2f} s")
+    typer.echo(f"{told.episodes} episodes")
+
+
+def _held(surface: str) -> Any:
+    from preregistration.lock import read_lock
+
+    lock = read_lock(surface)
+    if lock is None:
+        raise InvalidRunError(
+            f"the {surface} surface is not locked; schemarouter lock write --surface {surface} does that."
+        )
+    return lock
+
+
+def _said(reason: str) -> str:
+    if not reason.strip():
+        raise InvalidRunError("--reason is empty; say why in words.")
+    return reason.strip()
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def clean_commit() -> str:
+    """The commit of the checkout. Raises InvalidRunError where it is unknown or something is uncommitted."""
+    from schemarouter.cli.world import provenance
+
+    told = provenance()
+    if not told["commit"]:
+        raise InvalidRunError("this program does not run from a git checkout; a lock names the commit it was made at.")
+    if told["dirty"] is not False:
+        raise InvalidRunError("the working tree has uncommitted changes; commit them first.")
+    return str(told["commit"])
+
+
+def _store(surface: str, lock: Any) -> None:
+    from conditions.storage.run_directory import pretty_json, write_whole
+    from preregistration import protocol
+    from preregistration.lock import FILES
+
+    write_whole(protocol.FOLDER / FILES[surface], pretty_json(lock.model_dump(mode="json")))

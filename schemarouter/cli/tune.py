@@ -1,0 +1,102 @@
+"""``tune``: choose the weights of the typed retriever on the development tasks, and show how well they do out of fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from schemarouter.cli.common import SurfaceName
+from schemarouter.errors import UsageError
+
+RECORD_FILE = "tuning.json"
+
+
+def tune(
+    out: Annotated[Path, typer.Option(help="Folder for the weights and the record of how they were chosen.")],
+    surface: Annotated[SurfaceName, typer.Option(help="Which tasks; only development.")] = SurfaceName.development,
+    workers: Annotated[int, typer.Option(help="Processes; one a view of the catalog at most.", min=1)] = 2,
+    ablation: Annotated[bool, typer.Option(help="Switch each kind of evidence off in turn.")] = True,
+) -> None:
+    """Nested cross-validation over tasks; takes some minutes and reproduces to the byte."""
+    from conditions.storage.run_directory import pretty_json, write_whole
+    from gates.tuning.report import Extent
+    from gates.tuning.report import tune as run
+    from preregistration.protocol import load_protocol
+    from schemarouter.retrieval.typed import WEIGHTS_FILE, WeightsFile
+    from surface.loader import load_catalogs, load_surface
+
+    if surface is SurfaceName.frozen:
+        raise UsageError("nothing is tuned on the frozen surface; use --surface development.")
+    protocol = load_protocol(surface)
+    found = run(
+        protocol, load_surface(surface), load_catalogs(protocol.catalogs), Extent(ablation=ablation), workers=workers
+    )
+    weights = pretty_json(WeightsFile(views=dict(found.weights)).model_dump(mode="json"))
+    write_whole(out / WEIGHTS_FILE.name, weights)
+    write_whole(out / RECORD_FILE, pretty_json(found.record))
+    _print(found.record)
+    same = WEIGHTS_FILE.exists() and WEIGHTS_FILE.read_bytes() == weights
+    typer.echo(f"{out / WEIGHTS_FILE.name}: {'the weights of this package' if same else 'differs from this package'}.")
+
+
+def _print(record: Any) -> None:
+    from rich.table import Table
+
+    from schemarouter.cli.common import console as make_console
+
+    console = make_console()
+    for view, told in record["views"].items():
+        table = Table(
+            title=f"{view}: next required route in the Top-5, out of fold (logit-t 95 %)", title_justify="left"
+        )
+        for title in ("evidence", "catalog", "opening", "later"):
+            table.add_column(title)
+        rows = {"all": told["out_of_fold"], **{f"without {k}": v for k, v in told.get("without", {}).items()}}
+        for name, by_size in rows.items():
+            for size, phases in by_size.items():
+                table.add_row(name, size, *(_cell(phases[phase]["all"]) for phase in ("opening", "later")))
+        console.print(table)
+        console.print(_languages(view, told["out_of_fold"]))
+        console.print(_arms(view, told["arms_out_of_fold"]))
+
+
+def _languages(view: str, by_size: Any) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"{view}: by language", title_justify="left")
+    for title in ("language", "catalog", "opening", "later"):
+        table.add_column(title)
+    largest = max(by_size, key=int)
+    for language in by_size[largest]["opening"]:
+        if language != "all":
+            cells = (_cell(by_size[largest][phase][language]) for phase in ("opening", "later"))
+            table.add_row(language, largest, *cells)
+    return table
+
+
+def _arms(view: str, groups: Any) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"{view}: arms of the experiment, out of fold", title_justify="left")
+    for title in ("", "Recall@5", "pass", "pass progr.", "recovery", "recovery progr.", "difference (Rao-Wu)"):
+        table.add_column(title)
+    for name, told in groups.items():
+        low, high = told["recovery_difference"]["interval"]
+        table.add_row(
+            name,
+            _cell(told["next_required_recall"]["state_aware"]),
+            *(_cell(told["task_pass"][arm]) for arm in ("state_aware", "progressive")),
+            *(_cell(told["initial_miss_recovery"][arm]) for arm in ("state_aware", "progressive")),
+            "undefined" if low is None else f"[{100 * low:.1f}, {100 * high:.1f}]",
+        )
+    return table
+
+
+def _cell(told: Any) -> str:
+    good, every = (told[name] for name in (("hits", "moments") if "hits" in told else ("numerator", "denominator")))
+    low, high = told["interval"]
+    if not every or low is None:
+        return "undefined"
+    return f"{100 * good / every:.1f} % ({good}/{every}) [{100 * low:.1f}, {100 * high:.1f}]"

@@ -1,0 +1,122 @@
+"""``verify``: is everything as it was promised, and are the tasks sound?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from schemarouter.cli.common import SurfaceName, console, print_json
+from schemarouter.cli.lock import fingerprints_here
+from schemarouter.errors import EXIT_INVALID
+
+if TYPE_CHECKING:
+    from surface.audit.quality import Figure
+
+
+def _report(name: str) -> dict[str, Any]:
+    """What `verify` finds on one surface: lock comparisons and problems of its tasks."""
+    from preregistration.lock import compare, read_lock
+    from preregistration.protocol import load_protocol
+    from surface.audit.validate import check_surface
+    from surface.loader import load_catalogs, load_surface
+
+    protocol, surface = load_protocol(name), load_surface(name)
+    if not surface.tasks and protocol.confirmatory:
+        return {"surface": name, "written": False, "tasks": 0, "comparisons": [], "problems": {}, "locked": False}
+    smallest = load_catalogs([min(protocol.catalogs)])[min(protocol.catalogs)]
+    held = read_lock(name)
+    rows = compare(held, fingerprints_here(str(name))) if held is not None else []
+    return {
+        "surface": name,
+        "written": True,
+        "tasks": len(surface.tasks),
+        "locked": held is not None,
+        "comparisons": [{"name": r.name, "promised": r.promised, "actual": r.actual, "holds": r.holds} for r in rows],
+        "problems": check_surface(surface, smallest, per_cell=protocol.tasks_per_cell),
+    }
+
+
+def _sound(report: dict[str, Any]) -> bool:
+    if not report["written"]:
+        return True
+    return report["locked"] and not report["problems"] and all(row["holds"] for row in report["comparisons"])
+
+
+def verify(
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="Figures of quality of both surfaces instead; takes half a minute.")
+    ] = False,
+) -> None:
+    """Recompute every fingerprint, compare with the locks, and prove every task solvable from what is observable."""
+    if quality:
+        _verify_quality(as_json)
+        return
+    reports = [_report(name) for name in SurfaceName]
+    sound = all(_sound(report) for report in reports)
+    if as_json:
+        print_json({"sound": sound, "surfaces": reports})
+    else:
+        for report in reports:
+            _print_report(report)
+    if not sound:
+        raise typer.Exit(EXIT_INVALID)
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    name = report["surface"]
+    if not report["written"]:
+        typer.echo(f"{name}: no tasks written yet, not locked; nothing on it can run.")
+        return
+    broken = [row for row in report["comparisons"] if not row["holds"]]
+    typer.echo(f"{name}: {report['tasks']} tasks, {len(report['comparisons']) - len(broken)} fingerprints as locked")
+    if not report["locked"]:
+        typer.echo("  not locked: no lock file")
+    for row in broken:
+        typer.echo(f"  {row['name']}: locked {row['promised']}, here {row['actual']}")
+    for task, problems in report["problems"].items():
+        for problem in problems:
+            typer.echo(f"  {task}: {problem}")
+
+
+def _figures() -> Iterator[tuple[str, list[Figure]]]:
+    """The figures of each surface by its name, and of the tasks of all together."""
+    from preregistration.protocol import load_protocol
+    from surface.audit.quality import BOUNDS, TOGETHER, figures, proofs, together
+    from surface.loader import load_catalogs, load_surface
+
+    surfaces = {str(name): load_surface(name) for name in SurfaceName}
+    for name, surface in surfaces.items():
+        if surface.tasks:
+            catalogs = load_catalogs(load_protocol(name).catalogs)
+            yield name, [*figures(surface, catalogs, BOUNDS[name]), *proofs(surface, catalogs)]
+    if all(surface.tasks for surface in surfaces.values()):
+        catalogs = load_catalogs(load_protocol(SurfaceName.frozen).catalogs)
+        yield TOGETHER, figures(together(*surfaces.values()), catalogs, BOUNDS[TOGETHER])
+
+
+def _verify_quality(as_json: bool) -> None:
+    found = dict(_figures())
+    sound = all(figure.holds for rows in found.values() for figure in rows)
+    if as_json:
+        rows = {name: [vars(figure) for figure in figures] for name, figures in found.items()}
+        print_json({"sound": sound, "surfaces": rows})
+    else:
+        for name, figures in found.items():
+            _print_figures(name, figures)
+    if not sound:
+        raise typer.Exit(EXIT_INVALID)
+
+
+def _print_figures(name: str, figures: list[Figure]) -> None:
+    from rich.table import Table
+
+    table = Table(title=name, title_justify="left", box=None, pad_edge=False)
+    for heading in ("figure", "value", "bound", "holds"):
+        table.add_column(heading, overflow="fold")
+    for figure in figures:
+        holds = ("yes" if figure.holds else "no") if figure.bound else ""
+        table.add_row(figure.name, figure.value, figure.bound, holds)
+    console().print(table)

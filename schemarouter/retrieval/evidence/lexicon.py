@@ -1,0 +1,154 @@
+"""The bridge: everyday words of six languages to the English vocabulary of API references.
+
+One reviewed JSON file a language under ``retrieval/lexicon``: ``term: {"means": [words], "from": source}``, where the source
+names the capability (``catalog:…``) or the development task (``development:…``) an entry was derived from.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from schemarouter.canonical import sha256_hex
+from schemarouter.errors import SchemaRouterError
+from schemarouter.files import read_model
+from schemarouter.retrieval.evidence.words import stem
+
+FOLDER = Path(__file__).resolve().parents[1] / "lexicon"
+# Mixed requests are Korean with English terms.
+_LISTS: Mapping[str, tuple[str, ...]] = {"mixed": ("ko", "en")}
+# Written without spaces between words, or with particles glued to them: terms are found anywhere.
+_UNSPACED = frozenset({"ko", "ja"})
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_PREFIX = 2
+# German compounds: a part counts less than a word, and short ones stand in too many words.
+_SHORTEST_COMPOUND, _SHORTEST_PART, _PART_WEIGHT = 9, 5, 0.7
+# However often a request says a thing, it says one thing.
+_MOST = 2.0
+
+
+class BridgeError(SchemaRouterError):
+    """A bridge file that cannot be used."""
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    means: tuple[str, ...] = Field(strict=False, min_length=1)
+    source: str = Field(alias="from", pattern=r"^(catalog|development):\S+$")
+
+
+class _File(RootModel[dict[str, _Entry]]):
+    model_config = ConfigDict(frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    text: str
+    stems: tuple[str, ...]
+
+
+def _folded(text: str) -> str:
+    """Normalised, without case, with one kind of apostrophe."""
+    return unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
+
+
+class _List:
+    """The terms of one language, by their first characters, longest first."""
+
+    def __init__(self, entries: Mapping[str, _Entry]) -> None:
+        self._terms: dict[str, list[_Term]] = {}
+        for text, entry in entries.items():
+            stems = tuple(dict.fromkeys(stem(word) for mean in entry.means for word in mean.casefold().split()))
+            term = _Term(_folded(text), stems)
+            self._terms.setdefault(term.text[:_PREFIX], []).append(term)
+        for terms in self._terms.values():
+            terms.sort(key=lambda term: (-len(term.text), term.text))
+
+    def longest(self, text: str, start: int) -> _Term | None:
+        """The longest term that begins at a position, or None."""
+        for term in self._terms.get(text[start : start + _PREFIX], ()):
+            if text.startswith(term.text, start):
+                return term
+        return None
+
+    def anywhere(self, text: str) -> Iterator[tuple[_Term, float]]:
+        """Terms from left to right, none inside another."""
+        position = 0
+        while position < len(text):
+            term = self.longest(text, position)
+            if term is not None:
+                yield term, 1.0
+            position += len(term.text) if term is not None else 1
+
+    def at_words(self, text: str, *, compounds: bool) -> Iterator[tuple[_Term, float]]:
+        """Terms at the beginnings of words, and inside long words where a language builds compounds."""
+        end = 0
+        for word in _WORD.finditer(text):
+            if word.start() < end:
+                continue
+            term = self.longest(text, word.start())
+            if term is not None:
+                yield term, 1.0
+                end = word.start() + len(term.text)
+            if compounds and len(word.group()) >= _SHORTEST_COMPOUND:
+                yield from self._parts(word.group())
+
+    def _parts(self, word: str) -> Iterator[tuple[_Term, float]]:
+        for position in range(3, len(word) - _SHORTEST_PART + 1):
+            term = self.longest(word, position)
+            if term is not None and len(term.text) >= _SHORTEST_PART:
+                yield term, _PART_WEIGHT
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"))
+
+
+def identity_of(folder: Path = FOLDER) -> str:
+    """SHA-256 over the names and bytes of the lists; reads no entry, since the fingerprint is asked for in every run."""
+    digests = [f"{path.name} {sha256_hex(path.read_bytes())}" for path in _files(folder)]
+    return sha256_hex("\n".join(digests).encode())
+
+
+class Bridge:
+    """Translates requests into weighted English stems."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._unread = {p.stem: read_model(p, _File, BridgeError).root for p in _files(folder)}
+        self._lists: dict[str, _List] = {}
+        self.identity = identity_of(folder)
+
+    def stems(self, text: str, language: str) -> dict[str, float]:
+        """English stems that a text of a language means, with weights: a term's weight is shared by its meanings."""
+        folded = _folded(text)
+        weights: dict[str, float] = {}
+        for name in _LISTS.get(language, (language,)):
+            terms = self._list(name)
+            if terms is None:
+                continue
+            found = terms.anywhere(folded) if name in _UNSPACED else terms.at_words(folded, compounds=name == "de")
+            for term, weight in found:
+                share = weight / math.sqrt(len(term.stems))
+                for word in term.stems:
+                    weights[word] = min(_MOST, weights.get(word, 0.0) + share)
+        return weights
+
+    def _list(self, name: str) -> _List | None:
+        """The terms of a language, stemmed at first use; None where there is no list."""
+        if name in self._unread:
+            self._lists[name] = _List(self._unread.pop(name))
+        return self._lists.get(name)
+
+
+@cache
+def shared_bridge() -> Bridge:
+    """The bridge of the package, read once a process."""
+    return Bridge()

@@ -1,0 +1,104 @@
+"""What is made of batches that come back done, undone, late, or without their worker."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conditions.running.engines.base import Outcome, drive
+from conditions.running.engines.jobs import Done, Job, Limits, lost
+from schemarouter.records import Ended, decode
+from tests.conditions.running.engines.test_pool import PLAN
+
+JOBS = tuple(Job(unit, 1) for unit in PLAN.units)
+Fate = Callable[[tuple[Job, ...]], Outcome]
+
+
+def finished(job: Job) -> Done:
+    return Done(job.unit, job.attempt, b"", 1.0)
+
+
+def done(jobs: tuple[Job, ...]) -> Outcome:
+    return Outcome(jobs, [finished(job) for job in jobs])
+
+
+def undone(jobs: tuple[Job, ...]) -> Outcome:
+    return Outcome(jobs, None, undone=True)
+
+
+def late(jobs: tuple[Job, ...]) -> Outcome:
+    return Outcome(jobs, None, late=True)
+
+
+def died(jobs: tuple[Job, ...]) -> Outcome:
+    return Outcome(jobs, None, died="struck")
+
+
+class MadeUp:
+    """A crew of so many batches at a time, which meet the fates that were dealt, and after those are done."""
+
+    def __init__(self, fates: list[Fate], room: int = 2) -> None:
+        self._fates = deque(fates)
+        self._room = room
+        self._out: deque[tuple[Job, ...]] = deque()
+        self.seen: list[tuple[Job, ...]] = []
+
+    def room(self) -> bool:
+        return len(self._out) < self._room
+
+    def submit(self, jobs: tuple[Job, ...]) -> None:
+        self._out.append(jobs)
+        self.seen.append(jobs)
+
+    def wait(self) -> list[Outcome]:
+        if not self._out:
+            return []
+        fate = self._fates.popleft() if self._fates else done
+        return [fate(self._out.popleft())]
+
+
+def driven(crew: MadeUp, jobs: tuple[Job, ...] = JOBS) -> list[Done]:
+    return list(drive(crew, jobs, Limits(episode_seconds=3)))
+
+
+def test_a_batch_that_comes_back_undone_is_handed_in_again_as_it_was() -> None:
+    crew = MadeUp([undone], room=1)
+    assert driven(crew) == [finished(job) for job in JOBS]
+    first, second = crew.seen[:2]
+    assert first == second == JOBS[: len(first)]
+
+
+def test_the_jobs_of_a_batch_that_lost_its_worker_are_done_one_by_one() -> None:
+    crew = MadeUp([died], room=1)
+    made = driven(crew, JOBS[:3])
+    assert made == [finished(job) for job in JOBS[:3]]
+    assert crew.seen == [JOBS[:3], *((job,) for job in JOBS[:3])]
+
+
+def test_a_job_that_loses_two_workers_alone_is_final_and_one_that_is_late_alone_has_failed() -> None:
+    (job,) = JOBS[:1]
+    first, second, last = driven(MadeUp([died, died]), (job,))
+    again = Job(job.unit, 2)
+    assert first == lost(job, "infrastructure", "struck")
+    assert second == lost(again, "infrastructure", "struck", final=True)
+    assert last == finished(Job(job.unit, 3))
+    (slow,) = driven(MadeUp([late]), (job,))
+    end = decode(slow.record, "x").events[-1]
+    assert isinstance(end, Ended) and (end.reason, end.detail) == ("time_limit", "killed after more than 3 s")
+
+
+@given(st.lists(st.sampled_from([done, undone]), max_size=30), st.integers(1, 4))
+def test_whatever_comes_back_undone_every_job_is_done_once_and_nobody_is_blamed(fates: list[Fate], room: int) -> None:
+    made = driven(MadeUp(fates, room))
+    assert sorted(one.unit.episode_id for one in made) == sorted(job.unit.episode_id for job in JOBS)
+    assert all((one.attempt, one.failure) == (1, "") for one in made)
+
+
+@given(st.lists(st.sampled_from([done, undone, late, died]), max_size=30), st.integers(1, 4))
+def test_whatever_becomes_of_the_workers_no_job_is_left_out(fates: list[Fate], room: int) -> None:
+    made = driven(MadeUp(fates, room))
+    ended = [one.unit.episode_id for one in made if not one.failure]
+    assert sorted(ended) == sorted(job.unit.episode_id for job in JOBS)

@@ -1,0 +1,101 @@
+"""A run is stamped exploratory unless it is the whole locked protocol; the stamp follows from the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from conditions.running.plan import make_plan
+from gates.exploratory import check_stamp, stamp
+from preregistration.protocol import Protocol
+from schemarouter.agents import registry as agents
+from schemarouter.errors import InvalidRunError
+from schemarouter.retrieval import registry as retrievers
+from tests.toys import SURFACE, toy_protocol
+
+PROTOCOL: Protocol = toy_protocol().model_copy(update={"confirmatory": True})
+COMMITTED = {"commit": "c0ffee", "dirty": False}
+USUAL = {
+    "retriever": str(retrievers.resolve(PROTOCOL.retriever)),
+    "agent": str(agents.resolve(PROTOCOL.agent)),
+    "catalog_view": "full",
+}
+
+
+def header(provenance: Mapping[str, Any], **changed: Any) -> dict[str, Any]:
+    """The parts of run.json that a stamp follows from; of `changed` those that are no part are identities."""
+    parts: dict[str, Any] = {"provenance": provenance, "limits": {"episode_seconds": None}, "resumed": []}
+    named = {name: value for name, value in changed.items() if name not in parts}
+    return {**parts, **{n: v for n, v in changed.items() if n in parts}, "identities": {**USUAL, **named}}
+
+
+def test_the_whole_locked_protocol_alone_carries_no_stamp() -> None:
+    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE), header(COMMITTED)) == ""
+
+
+def test_a_limit_that_cuts_nothing_off_makes_no_part() -> None:
+    whole = make_plan(PROTOCOL, SURFACE)
+    assert stamp(PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=len(whole.units)), header(COMMITTED)) == ""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "part", "changed", "asked", "reason"),
+    [
+        ({"confirmatory": False}, {}, {}, False, "development surface"),
+        ({}, {"limit": 3}, {}, False, "part of the grid"),
+        ({}, {"conditions": ["FULL"]}, {}, False, "part of the grid"),
+        ({}, {}, {"retriever": "random(seed=1)"}, False, "another retriever or agent"),
+        ({}, {}, {"agent": "reference(probe=false)"}, False, "another retriever or agent"),
+        ({}, {}, {"catalog_view": "names-only"}, False, "another view of the catalogs"),
+        ({}, {"repeats": 2}, {}, False, "repeats"),
+        ({}, {}, {"limits": {"episode_seconds": 2.0}}, False, "a time limit"),
+        ({}, {}, {"resumed": [COMMITTED]}, False, "gone on under other code"),
+        ({}, {}, {}, True, "asked for"),
+    ],
+)
+def test_every_way_to_differ_is_stamped_with_its_reason(
+    protocol: dict[str, Any], part: dict[str, Any], changed: dict[str, Any], asked: bool, reason: str
+) -> None:
+    rules = PROTOCOL.model_copy(update=protocol)
+    plan = make_plan(rules, SURFACE, **part)
+    told = stamp(rules, SURFACE, plan, header(COMMITTED, **changed), asked=asked)
+    assert told == f"EXPLORATORY ({reason})"
+
+
+@pytest.mark.parametrize("given", ["", "EXPLORATORY", "EXPLORATORY (asked for)"])
+def test_a_stamp_that_does_not_follow_from_the_run_is_refused(given: str) -> None:
+    plan = make_plan(PROTOCOL, SURFACE, limit=3)
+    with pytest.raises(InvalidRunError, match=r"part of the grid"):
+        check_stamp(header(COMMITTED) | {"stamp": given}, PROTOCOL, SURFACE, plan)
+
+
+@pytest.mark.parametrize("given", ["EXPLORATORY (part of the grid)", "EXPLORATORY (part of the grid, asked for)"])
+def test_the_stamp_of_the_run_holds_asked_for_or_not(given: str) -> None:
+    run = header(COMMITTED) | {"stamp": given}
+    check_stamp(run, PROTOCOL, SURFACE, make_plan(PROTOCOL, SURFACE, limit=3))
+
+
+UNCOMMITTED = [
+    {"commit": "c0ffee", "dirty": True},
+    {"commit": None, "dirty": None},
+    {"commit": None, "dirty": False},
+    {"commit": "c0ffee", "dirty": None},
+    {"commit": "c0ffee"},
+    {},
+]
+
+
+@pytest.mark.parametrize("provenance", UNCOMMITTED, ids=str)
+def test_code_that_is_of_no_known_commit_cannot_confirm(provenance: dict[str, Any]) -> None:
+    plan = make_plan(PROTOCOL, SURFACE)
+    assert stamp(PROTOCOL, SURFACE, plan, header(provenance)) == "EXPLORATORY (uncommitted code)"
+    with pytest.raises(InvalidRunError, match="uncommitted code"):
+        check_stamp(header(provenance) | {"stamp": ""}, PROTOCOL, SURFACE, plan)
+
+
+@pytest.mark.parametrize("provenance", UNCOMMITTED, ids=str)
+def test_a_development_run_is_stamped_alike_whatever_its_code(provenance: dict[str, Any]) -> None:
+    rules = PROTOCOL.model_copy(update={"confirmatory": False})
+    assert stamp(rules, SURFACE, make_plan(rules, SURFACE), header(provenance)) == "EXPLORATORY (development surface)"

@@ -1,0 +1,81 @@
+"""The audit of words: which bridge entries frozen prompts use and development prompts do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from schemarouter.retrieval.evidence.lexicon import shared_bridge
+from schemarouter.retrieval.evidence.words import stem
+from surface.audit.words import TermFinder, as_lines, catalog_text, new_words, report
+from surface.loader import ROOT, load_full_catalog, load_surface
+from surface.task import Task, TaskPrompt
+from tests.toys import CHAIN
+
+LISTED = (Path(ROOT) / "AUDIT-words.json").read_bytes()
+
+
+def asking(task: str, language: str, query: str) -> Task:
+    prompt = TaskPrompt.model_validate({"id": task, "language": language, "query": query})
+    return Task(prompt=prompt, key=CHAIN.key)
+
+
+@pytest.fixture
+def finder(tmp_path: Path) -> TermFinder:
+    lists = {
+        "ko": {"주문": {"means": ["order"], "from": "catalog:orders.find_order"}},
+        "en": {
+            "order": {"means": ["order"], "from": "catalog:orders.find_order"},
+            "order line": {"means": ["line"], "from": "catalog:orders.get_order_line"},
+        },
+    }
+    for language, terms in lists.items():
+        (tmp_path / f"{language}.json").write_text(json.dumps(terms), encoding="utf-8")
+    return TermFinder(tmp_path)
+
+
+def test_terms_are_found_by_the_rules_of_the_bridge(finder: TermFinder) -> None:
+    assert finder.found("The ORDER lines, an order", "en") == {("en", "order line"), ("en", "order")}
+    assert finder.found("order line", "en") == {("en", "order line")}, "the longest term hides those inside"
+    assert finder.found("이주문 order", "mixed") == {("ko", "주문"), ("en", "order")}
+    assert finder.found("reorder", "en") == finder.found("order", "de") == frozenset()
+
+
+def test_what_is_found_is_what_the_bridge_of_the_package_translates() -> None:
+    packaged = TermFinder()
+    for task in load_surface("development").tasks:
+        query, language = task.prompt.query, task.prompt.language
+        found = packaged.found(query, language)
+        means = {stem(w) for key in found for mean in packaged.entries[key]["means"] for w in mean.casefold().split()}
+        assert means == set(shared_bridge().stems(query, language))
+
+
+def test_new_words_are_those_of_frozen_prompts_alone_with_source_tasks_and_whether_the_catalog_has_them() -> None:
+    seen = asking("dev-en-01", "en", "a temperature")
+    asked = asking("frz-en-01", "en", "Glucose at which temperature?"), asking("frz-en-02", "en", "glucose, ferry")
+    words = {word.term: word for word in new_words([seen], asked, load_full_catalog())}
+    assert set(words) == {"glucose", "ferry"}
+    assert words["glucose"].tasks == ("frz-en-01", "frz-en-02")
+    assert words["glucose"].source.startswith("catalog:clinlab.")
+    assert (words["glucose"].in_catalog, words["ferry"].in_catalog) == (True, False)
+
+
+def test_the_text_of_the_catalog_has_names_descriptions_and_units_as_words() -> None:
+    text = catalog_text(load_full_catalog())
+    assert all(f" {words} " in text for words in ("find employee", "km/h"))
+
+
+def test_the_list_beside_the_audit_is_the_one_that_the_command_makes() -> None:
+    assert as_lines(report()) == LISTED
+
+
+def test_every_entry_listed_was_taken_from_the_catalog() -> None:
+    listed = json.loads(LISTED)
+    routes = set(load_full_catalog().route_ids)
+    for terms in listed.values():
+        for term, entry in terms.items():
+            kind, _, route = entry["from"].partition(":")
+            assert kind == "catalog" and route in routes, term
+    assert sorted(listed) == ["de", "en", "es", "ja", "ko"]

@@ -1,0 +1,53 @@
+"""The collector is told to look less often for a time, and is as before afterwards, whatever ended that."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from schemarouter.gc_tuning import seldom_collected
+
+
+def test_the_collector_is_as_before_afterwards() -> None:
+    before = gc.get_threshold()
+    seen: list[tuple[int, int]] = []
+
+    def failing() -> None:
+        with seldom_collected():
+            seen.append((gc.get_threshold()[0], gc.get_freeze_count()))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert gc.isenabled() and seen[0][0] > before[0] and seen[0][1] > 0
+    assert gc.get_threshold() == before and gc.get_freeze_count() == 0
+
+
+LAST_LOOK = """
+import gc
+from schemarouter.gc_tuning import uncollected_at_exit
+
+class Told:
+    def __del__(self):
+        print("found")
+
+def leave_a_cycle():
+    told = Told()
+    told.itself = told
+
+gc.disable()
+leave_a_cycle()
+if {asked}:
+    uncollected_at_exit()
+    uncollected_at_exit()
+"""
+
+
+@pytest.mark.parametrize(("asked", "output"), [(True, ""), (False, "found\n")])
+def test_a_process_ends_without_a_last_look_where_it_was_asked_to(asked: bool, output: str) -> None:
+    code = LAST_LOOK.format(asked=asked)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == output
