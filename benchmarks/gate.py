@@ -8,10 +8,12 @@ from dataclasses import fields, replace
 
 from benchmarks.timing import Effort, Row, alternate, rows
 from conditions.running.plan import Plan
-from gates.aggregate import Aggregate
-from gates.aggregate import Row as Episode
-from gates.gate import PROGRESSIVE, STATE_AWARE, judge
-from gates.measures import BY_NAME, Figures
+from conditions.storage.run_directory import Identities, Provenance, RunHeader, RunLimits
+from gates.aggregate import CompleteRun
+from gates.criteria import PROGRESSIVE, STATE_AWARE
+from gates.episode_table import EpisodeRow, EpisodeTable
+from gates.gate import judge
+from gates.measures import BY_NAME, EpisodeCounts
 from preregistration.protocol import Protocol, load_protocol
 
 _STRATA, _LANGUAGES, _TASKS, _CATALOGS = 5, 6, 6, (100, 250, 500)
@@ -28,7 +30,7 @@ def gate_rows(effort: Effort, iterations: int = 10_000) -> list[Row]:
     protocol = protocol.model_copy(update={"statistics": rules})
     result = made_up(protocol.conditions.names)
     systems: dict[str, Callable[[int], object]] = {
-        "judge: six criteria, every arm and slice": lambda _: judge(result, protocol),
+        "judge: six criteria, every condition and slice": lambda _: judge(result, protocol),
         "plain Python: one interval of one criterion": lambda seed: plain_interval(result, protocol, seed),
     }
     times = alternate(systems, [_SEED], replace(effort, rounds=max(effort.rounds // 40, 1), burst=1))
@@ -36,8 +38,8 @@ def gate_rows(effort: Effort, iterations: int = 10_000) -> list[Row]:
     return rows("gate over an aggregate", len(result.rows), times, notes={next(iter(systems)): note})
 
 
-def made_up(conditions: Sequence[str]) -> Aggregate:
-    """An aggregate of the confirmatory shape whose figures are drawn at random, rates with hits among events."""
+def made_up(conditions: Sequence[str]) -> CompleteRun:
+    """A complete run of the confirmatory shape whose counts are drawn at random, rates with hits among events."""
     drawn = random.Random(_SEED)
     cells = {
         f"made-{stratum}{language}-{number}": f"stratum_{stratum}/language_{language}"
@@ -47,25 +49,40 @@ def made_up(conditions: Sequence[str]) -> Aggregate:
     }
     plan = Plan(tuple(sorted(cells)), _CATALOGS, tuple(conditions))
     episodes = [
-        Episode(task, size, condition, _figures(drawn))
+        EpisodeRow(task, size, condition, _counts(drawn))
         for task in plan.tasks
         for size in plan.catalogs
         for condition in plan.conditions
     ]
-    return Aggregate({"stamp": "", "identities": {}, "provenance": {}}, plan, tuple(episodes), 0, cells)
+    return CompleteRun(_header(plan), plan, EpisodeTable.of(episodes), 0, cells)
 
 
-def _figures(drawn: random.Random) -> Figures:
-    told = {item.name: drawn.randint(0, 4) for item in fields(Figures)}
+def _header(plan: Plan) -> RunHeader:
+    """A header that nothing is looked up in."""
+    named = dict.fromkeys(Identities.model_fields, "made up") | {"catalogs": {}, "catalog_view": "full"}
+    return RunHeader(
+        schema_version=1,
+        surface="development",
+        stamp="",
+        identities=Identities.model_validate(named),
+        plan=plan.document(),
+        provenance=Provenance(argv=(), code="", commit=None, dirty=None, packages={}, python=""),
+        limits=RunLimits(episode_seconds=None),
+        resumed=(),
+    )
+
+
+def _counts(drawn: random.Random) -> EpisodeCounts:
+    told = {item.name: drawn.randint(0, 4) for item in fields(EpisodeCounts)}
     told |= {"episodes": 1, "passed": drawn.randint(0, 1), "missed": drawn.randint(0, 1)}
     told |= {"schema_tokens": drawn.randint(500, 20_000), "unauthorised_destructive": 0}
     for item in BY_NAME.values():
         if item.rate:
             told[item.numerator] = min(told[item.numerator], told[item.denominator])
-    return Figures(**told)
+    return EpisodeCounts(**told)
 
 
-def plain_interval(result: Aggregate, protocol: Protocol, seed: int) -> tuple[float, float]:
+def plain_interval(result: CompleteRun, protocol: Protocol, seed: int) -> tuple[float, float]:
     """The percentile interval of the paired difference in task pass: stratified by cell, tasks drawn with replacement."""
     drawn = random.Random(seed)
     by_cell: dict[str, list[str]] = {}
@@ -87,12 +104,12 @@ def plain_interval(result: Aggregate, protocol: Protocol, seed: int) -> tuple[fl
     return _quantile(differences, tail), _quantile(differences, 1 - tail)
 
 
-def _passes(result: Aggregate, condition: str) -> Mapping[str, tuple[int, int]]:
+def _passes(result: CompleteRun, condition: str) -> Mapping[str, tuple[int, int]]:
     """Passed episodes and episodes by task."""
     told: dict[str, tuple[int, int]] = {}
     for row in result.select(condition):
         passed, episodes = told.get(row.task, (0, 0))
-        told[row.task] = passed + row.figures.passed, episodes + row.figures.episodes
+        told[row.task] = passed + row.counts.passed, episodes + row.counts.episodes
     return told
 
 

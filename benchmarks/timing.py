@@ -142,7 +142,7 @@ def rows(
     builds: Mapping[str, Build[Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """Rows of a table; a call counts as `per` of what the table is about."""
+    """EpisodeTable of a table; a call counts as `per` of what the table is about."""
     own = statistics.median(next(iter(times.values())))
     made = []
     for name, measured in times.items():

@@ -16,22 +16,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from conditions.running.engines.base import InProcess
-from conditions.running.engines.jobs import NO_LIMITS
 from conditions.running.execute import execute
-from conditions.running.plan import WHOLE, Plan
+from conditions.running.plan import WHOLE, make_plan
+from conditions.running.provenance import provenance
 from conditions.running.runner import Runner, Setup
 from conditions.storage import append_log
 from conditions.storage.shards import shard_name
-from gates.aggregate import World, aggregate
-from schemarouter.cli.starting import Part, begin
-from schemarouter.cli.world import world_of_run
+from gates.aggregate import read_complete_run
+from gates.identities import load_reference
+from gates.run_header import new_header
+from preregistration.protocol import load_protocol
+from surface.loader import load_surface
 
 SETUP = Setup("development", "bm25", "reference")
 TASKS = 12
@@ -44,11 +46,10 @@ class Victim:
     """Makes runs of one small grid in processes that can be killed."""
 
     def __init__(self, folder: Path) -> None:
-        tasks = [task.prompt.id for task in _surface_tasks()[::7][:TASKS]]
-        started = begin(SETUP, Part(tuple(tasks), (100,), (), None, 1), NO_LIMITS, folder, exploratory=True)
-        self.header: Mapping[str, Any] = started.header
-        self.plan: Plan = started.plan
-        self.world: World = world_of_run(started.header)
+        tasks = [task.prompt.id for task in load_surface(SETUP.surface).tasks[::7][:TASKS]]
+        self.plan = make_plan(load_protocol(SETUP.surface), load_surface(SETUP.surface), tasks=tasks, catalogs=[100])
+        self.header = new_header(SETUP, self.plan, provenance(folder), exploratory=True)
+        self.reference = load_reference(self.header)
         self._runner: Runner = SETUP()
         self._runner.prepare(100)
         self._synced = mmap.mmap(-1, _OFFSET.size)
@@ -58,7 +59,7 @@ class Victim:
         ]
 
     def start(self, out: Path, group_seconds: float) -> int:
-        """Begin or go on with a run in a forked process; returns its id."""
+        """Begin or resume a run in a forked process; returns its id."""
         child = os.fork()
         if child == 0:
             code = 1
@@ -72,7 +73,7 @@ class Victim:
         return child
 
     def start_command(self, out: Path) -> subprocess.Popen[bytes]:
-        """Begin or go on with a run by the command."""
+        """Begin or resume a run by the command."""
         return subprocess.Popen([*self._command, "--out", str(out)], stderr=subprocess.DEVNULL)
 
     def _note_syncs(self, shard: Path) -> None:
@@ -99,13 +100,7 @@ class Victim:
 
     def result(self, out: Path) -> bytes:
         """The bytes of the aggregate."""
-        return b"".join(aggregate(out, self.world).chunks())
-
-
-def _surface_tasks() -> Any:
-    from surface.loader import load_surface
-
-    return load_surface(SETUP.surface).tasks
+        return b"".join(read_complete_run(out, self.reference).aggregate().chunks())
 
 
 def ended(child: int) -> bool:

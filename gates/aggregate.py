@@ -1,290 +1,297 @@
-"""The terminal aggregate: every episode of the grid, checked, replayed and measured; or a refusal that says why."""
+"""The aggregate of a complete run: every episode of the grid, checked, replayed and measured; or a refusal that says why."""
 
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import numpy as np
 import orjson
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer
 
-from conditions.running.plan import Plan, Shard, Unit, plan_from_json
-from conditions.storage.run_directory import AGGREGATE_FILE, pretty_json, read_run, write_whole
-from conditions.storage.shards import ENDED_BY_THE_MACHINE, SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
-from gates.episode_table import Row as Row
-from gates.episode_table import Rows, Sums, Table
+from conditions.running.plan import Plan, PlanDocument, Shard, Unit, plan_of
+from conditions.storage.run_directory import AGGREGATE_FILE, Identities, RunHeader, ShardHeader, read_header
+from conditions.storage.shards import SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
+from gates.episode_table import EpisodeRow, EpisodeTable, Sums, TaskSums
 from gates.exploratory import check_stamp
-from gates.measures import MEASURES
-from gates.parallel_replay import Bench, Case, Judge, Judged, bench
-from gates.repeats import repeats
-from preregistration.protocol import Protocol
+from gates.identities import ReferenceData
+from gates.measures import MEASURES, SR_CONDITIONS, EpisodeCounts, measure
+from gates.repeats import RepeatedMeasure, repeats
+from gates.replay import Replay
 from schemarouter.caches import Bounded
-from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
-from schemarouter.gc_tuning import seldom_collected
+from schemarouter.files import Document, VersionOne, pretty_json, write_whole
+from schemarouter.gc_tuning import reduced_gc
 from schemarouter.records import SCHEMA_VERSION as RECORD_VERSION
-from schemarouter.records import Outside, outside
-from surface.loader import Surface
+from schemarouter.records import EpisodeRecord, RecordEnvelope, split_envelope
+from schemarouter.tokens import TokenCounter
 
-# Version 1 knew no repeats, and one line for every figure.
-SCHEMA_VERSION = 2
-_MOST_KNOWN = 20_000
-Line = dict[str, Any] | RawLine
+_MAX_KNOWN = 20_000
 
 
-@dataclass(frozen=True)
-class World:
-    """What a run is checked against: the protocol, tasks, catalogs and identities as they are here and now."""
+class EpisodesCounted(Document):
+    """How many episodes count, of how many that are expected."""
 
-    protocol: Protocol
-    surface: Surface
-    catalogs: Mapping[int, Catalog]
-    identities: Callable[[Mapping[str, Any]], dict[str, Any]]
+    counted: int
+    """Episodes on record."""
+    expected: int
+    """Episodes of the grid."""
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """All episodes of a run, in the order of its grid."""
+class MeasureSums(Document):
+    """A measure as a ratio of sums over episodes."""
 
-    run: Mapping[str, Any]
-    plan: Plan
-    rows: Sequence[Row]
+    numerator: int
+    """Sum above the line."""
+    denominator: int
+    """Sum below the line."""
+    value: float | None
+    """The ratio; null, never 0 or 1, where nothing stands below the line."""
+
+
+class Aggregate(Document):
+    """aggregate.json: all episodes of a complete run. Nothing in it depends on when, where or how the run was made."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    schema_version: VersionOne
+    """Version of this document."""
+    stamp: str
+    """Why the run is exploratory; empty for the locked protocol alone."""
+    identities: Identities
+    """What the result rests on."""
+    plan: PlanDocument
+    """The grid of episodes."""
+    episodes: EpisodesCounted
+    """How many episodes count."""
     infrastructure_attempts: int
-    cells: Mapping[str, str]
-
-    def select(self, condition: str, keep: Callable[[Row], bool] = lambda row: True) -> list[Row]:
-        """The rows of a condition that `keep` wants."""
-        return [row for row in self.rows if row.condition == condition and keep(row)]
-
-    def as_json(self) -> dict[str, Any]:
-        """The aggregate as the file holds it: nothing in it depends on when, where or how the run was made."""
-        return {**self._without_rows(), "rows": [*Rows.of(self.rows).as_json()]}
+    """Attempts that ended by an infrastructure failure; all are kept, and were run again."""
+    conditions: dict[str, dict[str, MeasureSums]]
+    """Every measure by condition."""
+    repeats: dict[str, dict[str, RepeatedMeasure]]
+    """Every measure by condition in each repeat; empty for a single run of the grid."""
+    rows: Annotated[
+        EpisodeTable,
+        BeforeValidator(EpisodeTable.from_json),
+        PlainSerializer(lambda table: [*table.as_json()]),
+    ]
+    """The counts of every episode, in the order of the grid."""
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes of the file, a row a line, so that many rows never stand in memory as text."""
-        before, after = pretty_json({**self._without_rows(), "rows": []}).split(b'"rows": []')
+        before, after = pretty_json({**self.model_dump(mode="json", exclude={"rows"}), "rows": []}).split(b'"rows": []')
         yield before + b'"rows": ['
-        for place, row in enumerate(Rows.of(self.rows).as_json()):
-            yield (b",\n    " if place else b"\n    ") + orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+        for index, row in enumerate(self.rows.as_json()):
+            yield (b",\n    " if index else b"\n    ") + orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
         yield (b"\n  ]" if self.rows else b"]") + after
 
-    def _without_rows(self) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class CompleteRun:
+    """A run whose every episode was checked, replayed and measured: what the gate judges.
+
+    `rows` are in the order of the grid, `cells` names the cell of every task (``stratum/language``).
+    """
+
+    header: RunHeader
+    plan: Plan
+    rows: EpisodeTable
+    infrastructure_attempts: int
+    cells: Mapping[str, str]
+
+    def select(self, condition: str, keep: Callable[[EpisodeRow], bool] = lambda row: True) -> list[EpisodeRow]:
+        """The rows of a condition that `keep` wants."""
+        return [row for row in self.rows if row.condition == condition and keep(row)]
+
+    def aggregate(self) -> Aggregate:
+        """The document of the run."""
         sums = Sums(self.rows, self.plan.tasks)
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "stamp": self.run["stamp"],
-            "identities": self.run["identities"],
-            "plan": self.run["plan"],
-            "episodes": {"counted": len(self.rows), "expected": len(self.plan.units)},
-            "infrastructure_attempts": self.infrastructure_attempts,
-            "conditions": {name: condition_table(sums.table(name)) for name in self.plan.conditions},
-            "repeats": repeats(Rows.of(self.rows), self.plan),
-        }
+        return Aggregate(
+            schema_version=1,
+            stamp=self.header.stamp,
+            identities=self.header.identities,
+            plan=self.header.plan,
+            episodes=EpisodesCounted(counted=len(self.rows), expected=len(self.plan.units)),
+            infrastructure_attempts=self.infrastructure_attempts,
+            conditions={name: condition_table(sums.table(name)) for name in self.plan.conditions},
+            repeats=repeats(self.rows, self.plan),
+            rows=self.rows,
+        )
 
 
-def condition_table(sums: Table) -> dict[str, Any]:
-    """Every measure of a condition with its sums; a ratio without denominator is null, never 0 or 1."""
+def condition_table(sums: TaskSums) -> dict[str, MeasureSums]:
+    """Every measure of a condition with its sums."""
     table = {}
     for item in MEASURES:
         numerator, denominator = sums.ratio(item)
         value = numerator / denominator if denominator else None
-        table[item.name] = {"numerator": numerator, "denominator": denominator, "value": value}
+        table[item.name] = MeasureSums(numerator=numerator, denominator=denominator, value=value)
     return table
 
 
-def compare_identities(stored: Mapping[str, Any], actual: Mapping[str, Any], place: str) -> None:
-    """Raise InvalidRunError telling every identity that differs between a header and the world here."""
-    differing = [
-        f"{name}: {stored.get(name)!r} in the run, {actual.get(name)!r} here"
-        for name in sorted(set(stored) | set(actual))
-        if stored.get(name) != actual.get(name)
-    ]
+def compare_identities(stored: Identities, actual: Identities, place: str) -> None:
+    """Raise InvalidRunError with every identity that differs between a header and the reference data here."""
+    run, here = stored.as_json(), actual.as_json()
+    differing = [f"{name}: {run[name]!r} in the run, {here[name]!r} here" for name in run if run[name] != here[name]]
     if differing:
         raise InvalidRunError(f"{place}: not the locked thing. " + "; ".join(differing))
 
 
-def aggregate(folder: Path, world: World, *, workers: int = 1) -> Aggregate:
-    """Check, replay and measure a terminal run, by so many processes besides this one where there is more than one.
+def read_complete_run(folder: Path, reference: ReferenceData) -> CompleteRun:
+    """Check, replay and measure a complete run.
 
     Raises InvalidRunError for an incomplete, duplicated, mixed or altered set of episodes, with what exactly is wrong.
     """
-    run = read_run(folder)
-    plan = plan_from_json(run["plan"], "run.json")
-    _check_world(plan, world)
-    check_stamp(run, world.protocol, world.surface, plan)
-    compare_identities(run["identities"], world.identities(run), "run.json")
-    timed = run["limits"].get("episode_seconds") is not None
-    judge = Judge(world.protocol, world.surface, world.catalogs, timed)
-    with seldom_collected(), bench(judge, workers) as judged:
-        collected = _Collected(run, plan, judged)
-        for shard in divided(folder):
+    run = read_header(folder)
+    plan = plan_of(run.plan, "run.json")
+    _check_reference(plan, reference)
+    check_stamp(run, reference.protocol, reference.surface, plan)
+    compare_identities(run.identities, reference.identities(run), "run.json")
+    collected = _Collected(run, plan, reference)
+    with reduced_gc():
+        for shard in complete_shards(folder):
             collected.read(folder / shard_name(shard), shard)
-        collected.complete()
     missing = collected.rows.missing()
     if missing:
-        shown = ", ".join(plan.units[place].episode_id for place in missing[:3])
+        shown = ", ".join(plan.units[index].episode_id for index in missing[:3])
         raise InvalidRunError(
-            f"{folder} is not terminal: {len(plan.units) - len(missing)} of {len(plan.units)} episodes; "
-            f"missing {shown}{' …' if len(missing) > 3 else ''}. The same run command goes on."
+            f"{folder} is not complete: {len(plan.units) - len(missing)} of {len(plan.units)} episodes; "
+            f"missing {shown}{' …' if len(missing) > 3 else ''}. The same run command resumes it."
         )
-    cells = {task: world.surface.cell(task) for task in plan.tasks}
-    return Aggregate(run, plan, collected.rows, collected.infrastructure, cells)
+    cells = {task: reference.surface.cell(task) for task in plan.tasks}
+    return CompleteRun(run, plan, collected.rows, collected.infrastructure, cells)
 
 
-def _check_world(plan: Plan, world: World) -> None:
+def _check_reference(plan: Plan, reference: ReferenceData) -> None:
     """Raise InvalidRunError for tasks or catalogs of a plan that are not there to check it against."""
-    for kind, named, known in (("task", plan.tasks, world.surface.by_id), ("catalog", plan.catalogs, world.catalogs)):
+    surface, catalogs = reference.surface, reference.catalogs
+    for kind, named, known in (("task", plan.tasks, surface.by_id), ("catalog", plan.catalogs, catalogs)):
         strange = [str(name) for name in named if name not in known]
         if strange:
             raise InvalidRunError(f"run.json: {kind}s that are not there: {', '.join(strange[:3])}.")
 
 
-def divided(folder: Path) -> list[Shard]:
+def complete_shards(folder: Path) -> list[Shard]:
     """The shards of a run, all there. Raises InvalidRunError for none, for a missing one, and for two divisions at once."""
     shards = shards_in(folder)
     if not shards:
         raise InvalidRunError(f"{folder} holds no shard ({SHARD_GLOB}).")
     counts = sorted({shard.count for shard in shards})
     if len(counts) > 1:
-        told = ", ".join(map(shard_name, shards[:3]))
-        raise InvalidRunError(f"{folder} is divided in {len(counts)} ways at once ({told}); keep one.")
+        named = ", ".join(map(shard_name, shards[:3]))
+        raise InvalidRunError(f"{folder} is divided in {len(counts)} ways at once ({named}); keep one.")
     whole, there = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)], set(shards)
     missing = [shard for shard in whole if shard not in there]
     if missing:
         first = missing[0]
         raise InvalidRunError(
-            f"{folder} is not terminal: shards missing: {len(missing)} of {counts[0]}, the first {shard_name(first)}; "
+            f"{folder} is not complete: shards missing: {len(missing)} of {counts[0]}, the first {shard_name(first)}; "
             f"bring them here with schemarouter merge, or run --shard {first.index}/{first.count}."
         )
     return whole
 
 
 class _Collected:
-    """What the shards of a run give, as they are read; complete once all of it is settled."""
+    """What the shards of a run give, as they are read."""
 
-    def __init__(self, run: Mapping[str, Any], plan: Plan, judged: Bench) -> None:
+    def __init__(self, run: RunHeader, plan: Plan, reference: ReferenceData) -> None:
         self._run = run
         self._plan = plan
-        self._bench = judged
-        # Attempts that the machine ended, by the place of their episode.
+        self._reference = reference
+        self._counter = TokenCounter()
+        # Attempts that ended by an infrastructure failure, by the index of their episode.
         self._lost: Counter[int] = Counter()
-        # A replay is a function of the record and the world: what the same events gave they give again.
-        self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MOST_KNOWN)
-        # Places of records that say what others said, and the places of those.
-        self._repeated, self._said = array("q"), array("q")
+        # A replay is a function of the record and the reference data: what the same events gave they give again.
+        self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MAX_KNOWN)
         self._openings: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
-        self.rows = Rows(plan.units)
+        self.rows = EpisodeTable(plan.units)
         self.infrastructure = 0
 
     def read(self, path: Path, shard: Shard) -> None:
         """Take every record of a shard in. Raises InvalidRunError with shard, line and reason, for the first that is wrong."""
-        for line in self._after_those_before(read_lines(path)):
+        for line in read_lines(path):
             if isinstance(line, RawLine):
                 self._take(line, shard)
             else:
                 _check_header(line, self._run, path.name)
 
-    def settle(self) -> None:
-        """Wait for what was given to be judged. Raises InvalidRunError as `read` does."""
-        for case, judged in self._bench.rest():
-            self._note(case, judged)
-
-    def complete(self) -> None:
-        """Settle the rest."""
-        self.settle()
-        self.rows.copy(np.frombuffer(self._repeated, np.int64), np.frombuffer(self._said, np.int64))
-
-    def _after_those_before(self, lines: Iterator[Line]) -> Iterator[Line]:
-        """The lines; what is wrong with one is told after what is wrong with those before it, which may be at work still."""
-        try:
-            yield from lines
-        except InvalidRunError:
-            self.settle()
-            raise
-
     def _take(self, line: RawLine, shard: Shard) -> None:
-        told = outside(line.data)
-        key = None if told is None else (told[:3], hashlib.sha256(told.events).digest())
+        envelope = split_envelope(line.data)
+        key = None if envelope is None else (envelope[:3], hashlib.sha256(envelope.events).digest())
         known = None if key is None else self._known.get(key)
-        try:
-            place = self._place(line, told, shard)
-        except InvalidRunError:
-            self.settle()
-            raise
+        index = self._index(line, envelope, shard)
         if known is not None:
-            self.rows.reserve(place)
-            self._repeated.append(place)
-            self._said.append(known)
+            self.rows.copy(index, known)
             return
-        for case, judged in self._bench.take(Case(line, place)):
-            self._note(case, judged)
-        if ENDED_BY_THE_MACHINE in line.data:
-            # Whether the episode is finished is not known before.
-            self.settle()
+        counts = self._judged(line, index)
+        if counts is None:
+            self.infrastructure += 1
+            self._lost[index] += 1
             return
-        self.rows.reserve(place)
+        self.rows.put(index, counts)
         if key is not None:
-            self._known[key] = place
+            self._known[key] = index
 
-    def _place(self, line: RawLine, told: Outside | None, shard: Shard) -> int:
-        """The place of an episode in the grid. Raises InvalidRunError where it does not belong to where it stands."""
-        if told is None:
+    def _judged(self, line: RawLine, index: int) -> EpisodeCounts | None:
+        """Replay a record and measure it; None where an infrastructure failure ended the attempt.
+
+        Raises InvalidRunError, saying where it stands, for what cannot have happened so.
+        """
+        record, where = line.record(), line.place
+        catalog, task = self._reference.catalogs[record.catalog], self._reference.surface.by_id[record.task]
+        protocol = self._reference.protocol
+        timeline = Replay(record, task, catalog, protocol, self._counter, where).run()
+        if timeline.exposures and record.condition in SR_CONDITIONS:
+            self._same_opening(line.place, record, timeline.exposures[0].ranking)
+        if record.out_of_time and self._run.limits.episode_seconds is None:
+            raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
+        return None if record.infrastructure else measure(record, timeline, task.key, protocol.conditions)
+
+    def _index(self, line: RawLine, envelope: RecordEnvelope | None, shard: Shard) -> int:
+        """The index of an episode in the grid. Raises InvalidRunError where it does not belong to where it stands."""
+        if envelope is None:
             record = line.record()
             unit, attempt = Unit(record.task, record.catalog, record.condition, record.repeat), record.attempt
             version = record.schema_version
         else:
-            unit, attempt, version = Unit(*told[:4]), told.attempt, RECORD_VERSION
-        if version != self._run["schema_version"]:
+            unit, attempt, version = Unit(*envelope[:4]), envelope.attempt, RECORD_VERSION
+        if version != self._run.schema_version:
             raise InvalidRunError(
-                f"{line.place}: a record of schema_version {version} in a run of {self._run['schema_version']}."
+                f"{line.place}: a record of schema_version {version} in a run of {self._run.schema_version}."
             )
-        place = self._plan.place(unit)
-        if place is None:
+        index = self._plan.index(unit)
+        if index is None:
             raise InvalidRunError(f"{line.place}: episode {unit.episode_id} is not in the grid of this run.")
-        if place % shard.count != shard.index - 1:
+        if index % shard.count != shard.index - 1:
             raise InvalidRunError(
-                f"{line.place}: episode {unit.episode_id} belongs to shard {place % shard.count + 1} of {shard.count}."
+                f"{line.place}: episode {unit.episode_id} belongs to shard {index % shard.count + 1} of {shard.count}."
             )
-        if self.rows.has(place):
+        if self.rows.has(index):
             raise InvalidRunError(
                 f"{line.place}: episode {unit.episode_id} was completed before; it stands there twice."
             )
-        lost = self._lost[place] if self._lost else 0
-        if attempt != lost + 1:
-            raise InvalidRunError(f"{line.place}: attempt {attempt} of {unit.episode_id} where {lost + 1} comes next.")
-        return place
+        expected = self._lost[index] + 1 if self._lost else 1
+        if attempt != expected:
+            raise InvalidRunError(f"{line.place}: attempt {attempt} of {unit.episode_id} where {expected} comes next.")
+        return index
 
-    def _note(self, case: Case, judged: Judged) -> None:
-        """Take figures in; an attempt that the machine ended is checked alike, and only counted."""
-        if judged.opening is not None:
-            self._same_opening(case, judged.opening)
-        if judged.figures is None:
-            self.infrastructure += 1
-            self._lost[case.place] += 1
-        else:
-            self.rows.put(case.place, judged.figures)
-
-    def _same_opening(self, case: Case, ranking: tuple[str, ...]) -> None:
-        """The SR arms of a task start from one ranking, or their misses are not the same episodes."""
-        unit = self._plan.units[case.place]
-        first, opening = self._openings.setdefault((unit.task, unit.catalog), (case.line.place, ranking))
+    def _same_opening(self, place: str, record: EpisodeRecord, ranking: tuple[str, ...]) -> None:
+        """The SR conditions of a task start from one ranking, or their misses are not the same episodes."""
+        first, opening = self._openings.setdefault((record.task, record.catalog), (place, ranking))
         if ranking != opening:
             raise InvalidRunError(
-                f"{unit.task}/{unit.catalog}: the arms start from different rankings: {first}, {case.line.place}."
+                f"{record.task}/{record.catalog}: the conditions start from different rankings: {first}, {place}."
             )
 
 
-def _check_header(header: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:
+def _check_header(header: ShardHeader, run: RunHeader, place: str) -> None:
     for part in ("identities", "plan", "limits"):
-        if header.get(part) != run[part]:
-            given = header.get(part)
-            stored: Mapping[str, Any] = given if isinstance(given, dict) else {}
-            differing = [n for n in sorted({*stored, *run[part]}) if stored.get(n) != run[part].get(n)]
+        stored, expected = getattr(header, part).as_json(), getattr(run, part).as_json()
+        if stored != expected:
+            differing = [name for name in expected if stored[name] != expected[name]]
             raise InvalidRunError(
                 f"{place}, line 1: the shard's {part} are not those of run.json: {', '.join(differing)}."
             )

@@ -1,4 +1,4 @@
-"""The figures of every episode of a grid as one table of integers, and their sums by condition, catalog and task."""
+"""The counts of every episode of a grid as one table of integers, and their sums by condition, catalog and task."""
 
 from __future__ import annotations
 
@@ -11,70 +11,82 @@ import numpy.typing as npt
 
 from conditions.running.plan import Unit
 from gates.bootstrap import DesignError, Integers, magnitude
-from gates.measures import FIGURES, MEASURES, READ_FIGURES, Figures, Measure
+from gates.measures import COUNTS, MEASURES, READ_COUNTS, EpisodeCounts, Measure
 
 Name = TypeVar("Name")
-_NAMES = (*Unit._fields, *FIGURES)
-COLUMN = {name: place for place, name in enumerate(FIGURES)}
+_NAMES = (*Unit._fields, *COUNTS)
+COLUMN = {name: index for index, name in enumerate(COUNTS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The figures of one episode of the grid."""
+class EpisodeRow:
+    """The counts of one episode of the grid."""
 
     task: str
     catalog: int
     condition: str
-    figures: Figures
+    counts: EpisodeCounts
     repeat: int = 1
 
 
-class Rows(Sequence[Row]):
-    """Rows in the order of their units, kept as integers: what a hundred thousand need fits in a few megabytes."""
+class EpisodeTable(Sequence[EpisodeRow]):
+    """The counts of episodes in the order of their units, as integers: a hundred thousand fit in a few megabytes.
+
+    `table` is (n_units, n_counts) int64.
+    """
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
-        self.table: npt.NDArray[np.int64] = np.zeros((len(units), len(FIGURES)), np.int64)
+        self.table: npt.NDArray[np.int64] = np.zeros((len(units), len(COUNTS)), np.int64)
         self._filled: npt.NDArray[np.bool_] = np.zeros(len(units), np.bool_)
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Rows:
-        """Any rows as a table; a table as it is. Raises OverflowError for figures beyond 64 bits."""
-        if isinstance(rows, Rows):
+    def of(cls, rows: Sequence[EpisodeRow]) -> EpisodeTable:
+        """Any rows as a table; a table as it is. Raises OverflowError for counts beyond 64 bits."""
+        if isinstance(rows, EpisodeTable):
             return rows
-        made = cls([Unit(row.task, row.catalog, row.condition, row.repeat) for row in rows])
-        for place, row in enumerate(rows):
-            made.put(place, row.figures)
-        return made
+        table = cls([Unit(row.task, row.catalog, row.condition, row.repeat) for row in rows])
+        for index, row in enumerate(rows):
+            table.put(index, row.counts)
+        return table
+
+    @classmethod
+    def from_json(cls, rows: Any) -> EpisodeTable:
+        """The table of objects as `as_json` gives them; a table as it is. Raises ValueError for anything else."""
+        if isinstance(rows, EpisodeTable):
+            return rows
+        try:
+            table = cls([Unit(*(row[name] for name in Unit._fields)) for row in rows])
+            for index, row in enumerate(rows):
+                table.put(index, EpisodeCounts(*(row[name] for name in COUNTS)))
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"no rows of an aggregate ({type(error).__name__}: {error})") from None
+        return table
 
     def column(self, name: str) -> npt.NDArray[np.int64]:
-        """One figure of every unit, shape (n,)."""
+        """One count of every unit, shape (n_units,)."""
         return self.table[:, COLUMN[name]]
 
-    def put(self, place: int, figures: Figures) -> None:
-        """Take the figures of a unit in."""
-        self.table[place] = READ_FIGURES(figures)
-        self._filled[place] = True
+    def put(self, index: int, counts: EpisodeCounts) -> None:
+        """Take the counts of a unit in."""
+        self.table[index] = READ_COUNTS(counts)
+        self._filled[index] = True
 
-    def reserve(self, place: int) -> None:
-        """Count the figures of a unit as taken in, though they come later, by `put` or `copy`."""
-        self._filled[place] = True
+    def copy(self, index: int, other: int) -> None:
+        """Take the counts of another unit in for this one."""
+        self.table[index] = self.table[other]
+        self._filled[index] = True
 
-    def copy(self, places: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> None:
-        """Take the figures of other units in for these; both (n,)."""
-        self.table[places] = self.table[others]
-        self._filled[places] = True
-
-    def has(self, place: int) -> bool:
-        """Whether the figures of a unit were taken in."""
-        return bool(self._filled[place])
+    def has(self, index: int) -> bool:
+        """Whether the counts of a unit were taken in."""
+        return bool(self._filled[index])
 
     def missing(self) -> list[int]:
-        """Places of the units whose figures were not taken in."""
-        return [int(place) for place in np.flatnonzero(~self._filled)]
+        """Indexes of the units whose counts were not taken in."""
+        return [int(index) for index in np.flatnonzero(~self._filled)]
 
     def as_json(self) -> Iterator[dict[str, Any]]:
-        """Every row as an object, its figures by name."""
+        """Every row as an object, its counts by name."""
         for unit, values in zip(self.units, self.table, strict=True):
             yield dict(zip(_NAMES, (*unit, *values.tolist()), strict=True))
 
@@ -82,17 +94,17 @@ class Rows(Sequence[Row]):
         return len(self.units)
 
     @overload
-    def __getitem__(self, place: int) -> Row: ...
+    def __getitem__(self, index: int) -> EpisodeRow: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: slice) -> Sequence[EpisodeRow]: ...
 
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
-        if isinstance(place, slice):
-            return [self[at] for at in range(*place.indices(len(self)))]
-        unit = self.units[place]
-        figures = Figures(*self.table[place].tolist())
-        return Row(unit.task, unit.catalog, unit.condition, figures, unit.repeat)
+    def __getitem__(self, index: int | slice) -> EpisodeRow | Sequence[EpisodeRow]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        unit = self.units[index]
+        counts = EpisodeCounts(*self.table[index].tolist())
+        return EpisodeRow(unit.task, unit.catalog, unit.condition, counts, unit.repeat)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -103,8 +115,8 @@ class Rows(Sequence[Row]):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Sums of every figure by task, (n_tasks, n_figures) int64, and which tasks have an episode here, (n_tasks,) bool."""
+class TaskSums:
+    """Sums of every count by task, (n_tasks, n_counts) int64, and which tasks have an episode here, (n_tasks,) bool."""
 
     values: Integers
     present: npt.NDArray[np.bool_]
@@ -118,63 +130,63 @@ class Table:
         numerator, denominator = self.pair(item)
         return int(numerator.sum()), int(denominator.sum())
 
-    def within(self, inside: npt.NDArray[np.bool_]) -> Table:
+    def within(self, inside: npt.NDArray[np.bool_]) -> TaskSums:
         """The same of the tasks that `inside`, (n_tasks,), says; the others count as without episodes."""
-        return Table(np.where(inside[:, np.newaxis], self.values, 0), self.present & inside)
+        return TaskSums(np.where(inside[:, np.newaxis], self.values, 0), self.present & inside)
 
 
 class Sums:
-    """Every figure of every episode, added up once; tables of parts are then sums of a small array.
+    """Every count of every episode, added up once; tables of parts are then sums of a small array.
 
-    `tasks` is the order of the task axis; every row's task is among them. Raises `DesignError` for figures that could add up
+    `tasks` is the order of the task axis; every row's task is among them. Raises `DesignError` for counts that could add up
     to more than 64 bits hold.
     """
 
-    def __init__(self, rows: Sequence[Row], tasks: Sequence[str]) -> None:
+    def __init__(self, rows: Sequence[EpisodeRow], tasks: Sequence[str]) -> None:
         table = _table(rows)
         units = table.units
-        self.conditions = _places(unit.condition for unit in units)
-        self.catalogs = _places(unit.catalog for unit in units)
-        place = _places(tasks)
+        self.conditions = _indexes(unit.condition for unit in units)
+        self.catalogs = _indexes(unit.catalog for unit in units)
+        index = _indexes(tasks)
         shape = (len(self.conditions), len(self.catalogs), len(tasks))
         at = tuple(
             np.array(column, dtype=np.int64)
             for column in (
                 [self.conditions[unit.condition] for unit in units],
                 [self.catalogs[unit.catalog] for unit in units],
-                [place[unit.task] for unit in units],
+                [index[unit.task] for unit in units],
             )
         )
-        self._values = np.zeros((*shape, len(FIGURES)), dtype=np.int64)
+        self._values = np.zeros((*shape, len(COUNTS)), dtype=np.int64)
         np.add.at(self._values, at, table.table)
         self._present = np.zeros(shape, dtype=np.bool_)
         self._present[at] = True
 
-    def table(self, condition: str | None = None, catalog: int | None = None) -> Table:
+    def table(self, condition: str | None = None, catalog: int | None = None) -> TaskSums:
         """Sums over the episodes of a condition, of a catalog, of both, or of all; zeros where there are none."""
         conditions = _chosen(self.conditions, condition)
         catalogs = _chosen(self.catalogs, catalog)
         values = self._values[conditions][:, catalogs].sum(axis=(0, 1))
-        return Table(values, np.any(self._present[conditions][:, catalogs], axis=(0, 1)))
+        return TaskSums(values, np.any(self._present[conditions][:, catalogs], axis=(0, 1)))
 
 
-def _places(names: Iterable[Name]) -> dict[Name, int]:
-    return {name: place for place, name in enumerate(dict.fromkeys(names))}
+def _indexes(names: Iterable[Name]) -> dict[Name, int]:
+    return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 
-def _chosen(places: Mapping[Name, int], name: Name | None) -> list[int]:
+def _chosen(indexes: Mapping[Name, int], name: Name | None) -> list[int]:
     if name is None:
-        return list(places.values())
-    return [places[name]] if name in places else []
+        return list(indexes.values())
+    return [indexes[name]] if name in indexes else []
 
 
-def _table(rows: Sequence[Row]) -> Rows:
+def _table(rows: Sequence[EpisodeRow]) -> EpisodeTable:
     """The rows as a table of integers, such that no sum of rows and no scale can overflow."""
     try:
-        table = Rows.of(rows)
+        table = EpisodeTable.of(rows)
     except OverflowError:
-        raise DesignError("figures beyond 64 bits; they cannot be added up.") from None
+        raise DesignError("counts beyond 64 bits; they cannot be added up.") from None
     most = magnitude(table.table)
     if most * len(rows) * max(item.scale for item in MEASURES) >= 2**63:
-        raise DesignError(f"figures up to {most} in {len(rows)} episodes; their sums could pass 64 bits.")
+        raise DesignError(f"counts up to {most} in {len(rows)} episodes; their sums could pass 64 bits.")
     return table

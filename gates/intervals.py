@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, with_config
 from scipy import special
 
 from gates.bootstrap import Counts, DesignError, Floats, Integers, ratio_draws
@@ -17,6 +18,7 @@ LOGIT_T = "logit-t"
 EXACT = "exact binomial"
 
 
+@with_config(ConfigDict(strict=False, extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Interval:
     """An interval and how it came about.

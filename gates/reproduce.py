@@ -12,25 +12,25 @@ from pathlib import Path
 
 from conditions.running.plan import Unit
 from conditions.running.runner import Runner
-from conditions.storage.run_directory import read_run
+from conditions.storage.run_directory import read_header
 from conditions.storage.shards import SHARD_GLOB, ShardLine, read_shard
-from gates.aggregate import World
+from gates.identities import ReferenceData
 from schemarouter.agents import registry as agents
 from schemarouter.errors import InvalidRunError
 from schemarouter.records import EpisodeRecord, encode, encode_event
 from schemarouter.retrieval import registry as retrievers
 
 
-def reproduce(folder: Path, world: World, progress: Callable[[int], None]) -> int:
+def reproduce(folder: Path, reference: ReferenceData, progress: Callable[[int], None]) -> int:
     """Run every recorded episode again; returns how many there were.
 
     Raises InvalidRunError with shard and line at the first record that comes out otherwise. Of attempts that ended because their
-    time was up, what led there is compared; those that ended for reasons of the machine are passed over.
+    time was up, what led there is compared; those that ended by an infrastructure failure are passed over.
     """
-    named = read_run(folder)["identities"]
-    spec, agent = retrievers.resolve(named["retriever"]), agents.resolve(named["agent"])
+    named = read_header(folder).identities
+    spec, agent = retrievers.resolve(named.retriever), agents.resolve(named.agent)
     runner = Runner(
-        world.protocol, world.surface, world.catalogs, retriever=spec, agent=agent, view=named["catalog_view"]
+        reference.protocol, reference.surface, reference.catalogs, retriever=spec, agent=agent, view=named.catalog_view
     )
     done = 0
     for path in sorted(folder.glob(SHARD_GLOB)):
@@ -58,7 +58,7 @@ def _comparable(again: EpisodeRecord, held: EpisodeRecord) -> EpisodeRecord:
 
 def _difference(held: EpisodeRecord, again: EpisodeRecord) -> str:
     """What comes out otherwise, at the first event that does."""
-    for place, (one, other) in enumerate(zip(held.events, again.events, strict=False)):
+    for index, (one, other) in enumerate(zip(held.events, again.events, strict=False)):
         if encode_event(one) != encode_event(other):
-            return f"event {place} ({type(one).__name__}) comes out otherwise when the episode is run again."
+            return f"event {index} ({type(one).__name__}) comes out otherwise when the episode is run again."
     return f"{len(held.events)} events on record, {len(again.events)} when the episode is run again."

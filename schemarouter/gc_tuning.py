@@ -13,7 +13,7 @@ _SELDOM = (100_000, 50, 100)
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def reduced_gc() -> Iterator[None]:
     """Look for cycles seldom in the block, and through what was there before it not at all."""
     before = gc.get_threshold()
     gc.set_threshold(*_SELDOM)
@@ -26,6 +26,6 @@ def seldom_collected() -> Iterator[None]:
 
 
 @cache
-def uncollected_at_exit() -> None:
+def skip_final_gc() -> None:
     """Let the process end without a last look for cycles, which takes longer than many a command: all goes with the process."""
     atexit.register(gc.freeze)

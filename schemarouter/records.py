@@ -15,8 +15,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import explain
 
-# Version 1 knew no repeats.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 _CONFIG = ConfigDict(extra="forbid")
 
 
@@ -178,8 +177,6 @@ def encode(record: EpisodeRecord) -> bytes:
     """Write a record as canonical JSON, without a line end."""
     whole = _plain((record,))[0]
     whole["events"] = _plain(record.events)
-    if record.schema_version == 1:
-        del whole["repeat"]
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
@@ -188,7 +185,7 @@ def encode_event(event: Event) -> bytes:
     return orjson.dumps([type(event).__name__, *_plain((event,))], option=orjson.OPT_SORT_KEYS)
 
 
-class Outside(NamedTuple):
+class RecordEnvelope(NamedTuple):
     """What a record says besides its events, and the bytes of these."""
 
     task: str
@@ -199,7 +196,7 @@ class Outside(NamedTuple):
     events: bytes
 
 
-def outside(data: bytes) -> Outside | None:
+def split_envelope(data: bytes) -> RecordEnvelope | None:
     """Take canonical bytes of a record apart without reading its events; None for bytes of any other shape.
 
     Where the events are those of a record that was read, so is the whole: there is one way only to write the rest.
@@ -208,7 +205,7 @@ def outside(data: bytes) -> Outside | None:
     if found is None:
         return None
     attempt, catalog, condition, events, repeat, task = found.groups()
-    return Outside(task.decode(), int(catalog), condition.decode(), int(repeat), int(attempt), events)
+    return RecordEnvelope(task.decode(), int(catalog), condition.decode(), int(repeat), int(attempt), events)
 
 
 def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
@@ -219,10 +216,6 @@ def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
         if isinstance(version, int) and not 1 <= version <= SCHEMA_VERSION:
             raise InvalidRunError(
                 f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
-            )
-        if isinstance(raw, Mapping) and ("repeat" in raw) is (version == 1):
-            raise InvalidRunError(
-                f"{place}: a record of schema_version {version!r} with{'' if version == 1 else 'out'} repeat."
             )
         return _ADAPTER.validate_python(raw)
     except orjson.JSONDecodeError as error:

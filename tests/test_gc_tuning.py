@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from schemarouter.gc_tuning import seldom_collected
+from schemarouter.gc_tuning import reduced_gc
 
 
 def test_the_collector_is_as_before_afterwards() -> None:
@@ -16,7 +16,7 @@ def test_the_collector_is_as_before_afterwards() -> None:
     seen: list[tuple[int, int]] = []
 
     def failing() -> None:
-        with seldom_collected():
+        with reduced_gc():
             seen.append((gc.get_threshold()[0], gc.get_freeze_count()))
             raise KeyError
 
@@ -28,7 +28,7 @@ def test_the_collector_is_as_before_afterwards() -> None:
 
 LAST_LOOK = """
 import gc
-from schemarouter.gc_tuning import uncollected_at_exit
+from schemarouter.gc_tuning import skip_final_gc
 
 class Told:
     def __del__(self):
@@ -41,8 +41,8 @@ def leave_a_cycle():
 gc.disable()
 leave_a_cycle()
 if {asked}:
-    uncollected_at_exit()
-    uncollected_at_exit()
+    skip_final_gc()
+    skip_final_gc()
 """
 
 

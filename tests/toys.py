@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from conditions.registry import make_condition
 from conditions.running.engines.base import InProcess
@@ -13,10 +15,19 @@ from conditions.running.episode import Episode
 from conditions.running.execute import execute
 from conditions.running.plan import WHOLE, Plan, Shard, make_plan
 from conditions.running.runner import Runner
-from conditions.storage.run_directory import RUN_SCHEMA_VERSION, read_run
+from conditions.storage.run_directory import (
+    RUN_SCHEMA_VERSION,
+    Identities,
+    Provenance,
+    RunHeader,
+    RunLimits,
+    read_header,
+)
 from conditions.storage.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name
-from gates.aggregate import World
+from gates.aggregate import CompleteRun
+from gates.episode_table import EpisodeRow, EpisodeTable
 from gates.exploratory import stamp
+from gates.identities import ReferenceData
 from preregistration.protocol import ConditionRules, Protocol, load_protocol
 from schemarouter.agents.base import Action, Agent, Guide, View
 from schemarouter.agents.reference import Reference
@@ -31,6 +42,7 @@ from surface.environment import Environment
 from surface.loader import Surface
 from surface.task import Task
 
+Model = TypeVar("Model", bound=BaseModel)
 SMALL, LARGE = 12, 36
 SR = ("SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE")
 RULES = ConditionRules(names=SR, top_k=5, progressive_stages=(5, 10, 20), refresh_budget=5)
@@ -277,40 +289,55 @@ def toy_runner(
     )  # fmt: skip
 
 
-def run_json(protocol: Protocol, surface: Surface, plan: Plan, identities: Mapping[str, Any]) -> dict[str, Any]:
-    """A header as the command line writes it."""
-    provenance = {
-        "argv": ["run"], "code": "beef", "commit": "c0ffee", "dirty": False, "packages": {}, "python": "3.11.0",
-    }  # fmt: skip
-    header = {
-        "schema_version": RUN_SCHEMA_VERSION,
-        "surface": "development",
-        "identities": dict(identities),
-        "plan": plan.as_json(),
-        "provenance": provenance,
-        "limits": {"episode_seconds": None},
-        "resumed": [],
-    }
-    return {**header, "stamp": stamp(protocol, surface, plan, header)}
+PROVENANCE = Provenance(argv=("run",), code="beef", commit="c0ffee", dirty=False, packages={}, python="3.11.0")
 
 
-def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> dict[str, Any]:
-    """The identities that can differ in these tests."""
-    return {
-        "agent": "reference(probe=true)",
-        "catalog_view": "full",
-        "catalogs": {str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
-        "surface": surface.fingerprint,
-    }
+def run_header(protocol: Protocol, surface: Surface, plan: Plan, identities: Identities) -> RunHeader:
+    """A header as a run writes it."""
+    header = RunHeader(
+        schema_version=RUN_SCHEMA_VERSION,
+        surface="development",
+        stamp="",
+        identities=identities,
+        plan=plan.document(),
+        provenance=PROVENANCE,
+        limits=RunLimits(episode_seconds=None),
+        resumed=(),
+    )
+    return changed(header, stamp=stamp(protocol, surface, plan, header))
 
 
-def toy_run(folder: Path, runner: Runner | None = None, surface: Surface = SURFACE, **part: Any) -> World:
-    """Run the toy grid, or a part of it, into a folder; returns the world it is checked against."""
+def changed(document: Model, **changes: Any) -> Model:
+    """A document with other parts."""
+    return document.model_copy(update=changes)
+
+
+def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> Identities:
+    """Identities of which those of catalogs and surface can differ in these tests."""
+    same = dict.fromkeys(("protocol", "retriever_data", "state_contract", "statistics", "tokenizer"), "toy")
+    return Identities(
+        agent="reference(probe=true)",
+        catalog_view="full",
+        catalogs={str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
+        retriever=str(SPEC),
+        surface=surface.fingerprint,
+        **same,
+    )
+
+
+def complete_run(plan: Plan, rows: Sequence[EpisodeRow], cells: Mapping[str, str], stamp: str = "") -> CompleteRun:
+    """A complete run of these rows, under a header that is not looked at."""
+    header = run_header(toy_protocol(), SURFACE, plan, identities_of(SURFACE, CATALOGS))
+    return CompleteRun(changed(header, stamp=stamp), plan, EpisodeTable.of(rows), 0, cells)
+
+
+def toy_run(folder: Path, runner: Runner | None = None, surface: Surface = SURFACE, **part: Any) -> ReferenceData:
+    """Run the toy grid, or a part of it, into a folder; returns the reference data it is checked against."""
     plan = make_plan(toy_protocol(), surface, **part)
     identities = identities_of(surface, CATALOGS)
-    header = run_json(toy_protocol(), surface, plan, identities)
+    header = run_header(toy_protocol(), surface, plan, identities)
     execute(folder, header, plan, InProcess(runner or toy_runner()), lambda done: None)
-    return World(toy_protocol(), surface, CATALOGS, lambda run: identities)
+    return ReferenceData(toy_protocol(), surface, CATALOGS, lambda run: identities)
 
 
 def read_records(folder: Path) -> list[EpisodeRecord]:
@@ -321,11 +348,10 @@ def read_records(folder: Path) -> list[EpisodeRecord]:
 
 def write_records(folder: Path, records: Sequence[EpisodeRecord], **header: Any) -> None:
     """Write the shard of a run anew, with a header and a digest chain that hold."""
-    run = read_run(folder)
+    run = read_header(folder)
     path = folder / shard_name(WHOLE)
     path.unlink(missing_ok=True)
-    told = {**run, **header}
-    with ShardWriter(path, header_line(told)) as writer:
+    with ShardWriter(path, header_line(changed(run, **header))) as writer:
         for record in records:
             writer.append(record)
 
@@ -352,7 +378,7 @@ def position(record: EpisodeRecord, kind: type, *, last: bool = False) -> int:
 
 def write_shard(folder: Path, source: Path, under: Shard, of: Shard) -> None:
     """Put the records of a shard of `source` under the name and header of another one, with a digest chain that holds."""
-    run = read_run(folder)
+    run = read_header(folder)
     path = folder / shard_name(under)
     path.unlink(missing_ok=True)
     lines = read_shard(source / shard_name(of))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -15,17 +15,18 @@ from conditions.running.engines.jobs import Done, Job
 from conditions.running.plan import WHOLE, Plan, Shard, Unit
 from conditions.running.spending import LimitReachedError, Spending
 from conditions.storage.append_log import Log
-from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run, write_new, write_whole
+from conditions.storage.run_directory import RUN_FILE, RunHeader, ShardHeader, read_header
 from conditions.storage.run_lock import LOCK_PREFIX, hold, hold_named
 from conditions.storage.shards import SHARD_GLOB, ShardWriter, header_line, shard_name, timing_name
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import write_new, write_whole
 
-# Given the header of a run that was begun otherwise, the header with which it goes on.
-GoOn = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+# Given the header of a run that was begun under other code, the header with which it is resumed.
+ResumeHeader = Callable[[RunHeader], RunHeader]
 _HEADER_LOCK = f"{LOCK_PREFIX}header"
-# It is held for a moment by each that begins.
+# Each process that begins holds it for a moment.
 _PATIENCE_SECONDS = 30.0
-_FEW = 5
+_MAX_SHOWN = 5
 COMPARED = ("identities", "plan", "limits", "provenance")
 
 
@@ -33,55 +34,57 @@ class InfrastructureError(InvalidRunError):
     """The machine failed under an episode; it stays on record and is run again by the same command."""
 
 
-def prepare(folder: Path, run: Mapping[str, Any], go_on: GoOn | None = None) -> None:
-    """Make a run directory, or go on in one of the same run. Raises InvalidRunError telling every difference.
+def prepare(folder: Path, run: RunHeader, resume: ResumeHeader | None = None) -> None:
+    """Make a run directory, or resume one of the same run. Raises InvalidRunError with every difference.
 
-    With `go_on` a run whose provenance alone differs (other code, packages, commit) goes on under the header that it gives.
+    With `resume` a run whose provenance alone differs (other code, packages, commit) is resumed under the header that it gives.
     """
-    if not holds_a_run(folder) and write_new(folder / RUN_FILE, pretty_json(run)):
+    if not holds_a_run(folder) and write_new(folder / RUN_FILE, run.to_bytes()):
         return
-    stored = read_run(folder)
-    latest = {**stored, "provenance": (stored["resumed"] or [stored["provenance"]])[-1]}
-    differing = {part: differences(latest[part], run[part], part) for part in COMPARED}
-    told = {name: f"{name}: {stored[name]!r} there, {run[name]!r} now" for name in ("schema_version", "stamp")}
-    # Lines of two versions make no shard.
-    differing["schema_version"] = [told["schema_version"]] if stored["schema_version"] != run["schema_version"] else []
-    if stored["stamp"] != run["stamp"] and not stored["resumed"]:
-        differing["stamp"] = [told["stamp"]]
-    lines = [line for part in differing.values() for line in part]
+    stored = read_header(folder)
+    latest = stored.model_copy(update={"provenance": (stored.provenance, *stored.resumed)[-1]})
+    of_another_run = header_differences(latest, run, ("identities", "plan", "limits"))
+    lines = of_another_run + header_differences(latest, run, ("provenance",))
+    if stored.stamp != run.stamp and not stored.resumed:
+        lines.append(f"stamp: {stored.stamp!r} there, {run.stamp!r} now")
     if not lines:
         return
-    another = any(differing[part] for part in ("schema_version", "identities", "plan", "limits"))
-    if go_on is None or another:
-        stamping = "" if another else ", or go on with --exploratory, which stamps the run"
+    if resume is None or of_another_run:
+        stamping = "" if of_another_run else ", or resume it with --exploratory, which stamps the run"
         remedy = f"use another --out{stamping}"
         raise InvalidRunError(f"{folder} holds another run; {remedy}. What differs:\n  " + "\n  ".join(lines))
     # Read again under a lock of its own: the process of another shard may be putting its code on record too.
     with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
-        write_whole(folder / RUN_FILE, pretty_json(go_on(read_run(folder))))
+        write_whole(folder / RUN_FILE, resume(read_header(folder)).to_bytes())
 
 
-def differences(stored: Mapping[str, Any], now: Mapping[str, Any], part: str, where: str = "now") -> list[str]:
-    """What two parts of a header say differently, a line each; the command line may differ. `where` the second one stands."""
-    pairs = {name: (stored.get(name), now.get(name)) for name in sorted(set(stored) | set(now)) if name != "argv"}
-    return [
-        f"{part}.{name}: {_told(one, other)} there, {_told(other, one)} {where}"
-        for name, (one, other) in pairs.items()
-        if one != other
-    ]
+def header_differences(
+    stored: RunHeader | ShardHeader, now: RunHeader | ShardHeader, parts: Iterable[str], where: str = "now"
+) -> list[str]:
+    """What two headers say differently in these parts, a line each; the command line may differ. `where` the second stands."""
+    lines = []
+    for part in parts:
+        one, other = getattr(stored, part).as_json(), getattr(now, part).as_json()
+        lines += [
+            f"{part}.{name}: {_shortened(one.get(name), other.get(name))} there, "
+            f"{_shortened(other.get(name), one.get(name))} {where}"
+            for name in sorted({*one, *other} - {"argv"})
+            if one.get(name) != other.get(name)
+        ]
+    return lines
 
 
-def _told(value: Any, other: Any) -> str:
+def _shortened(value: Any, other: Any) -> str:
     """A value; of a list with many entries how many there are, and the first that the other list has not."""
-    if not (isinstance(value, list) and isinstance(other, list) and len(value) > _FEW):
+    if not (isinstance(value, list) and isinstance(other, list) and len(value) > _MAX_SHOWN):
         return repr(value)
     own = [item for item in value if item not in other]
-    shown = ", ".join(map(repr, own[:_FEW])) + (", …" if len(own) > _FEW else "")
+    shown = ", ".join(map(repr, own[:_MAX_SHOWN])) + (", …" if len(own) > _MAX_SHOWN else "")
     return f"{len(value)} entries" + (f" (only in these: {shown})" if own else "")
 
 
 def holds_a_run(folder: Path) -> bool:
-    """Whether there is a run to go on with. Raises InvalidRunError for a place where no run can be."""
+    """Whether there is a run to resume. Raises InvalidRunError for a place where no run can be."""
     try:
         if (folder / RUN_FILE).exists():
             return True
@@ -116,14 +119,14 @@ def _divide(folder: Path, shard: Shard) -> None:
 
 def execute(
     folder: Path,
-    run: Mapping[str, Any],
+    run: RunHeader,
     plan: Plan,
     engine: Engine,
     progress: Callable[[int], None],
     *,
     shard: Shard = WHOLE,
     spending: Spending | None = None,
-    go_on: GoOn | None = None,
+    resume: ResumeHeader | None = None,
 ) -> None:
     """Run every unit of a shard that is not finished yet; `progress` is told the number finished so far.
 
@@ -132,7 +135,7 @@ def execute(
     """
     holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
     with hold(folder, shard):
-        prepare(folder, run, go_on)
+        prepare(folder, run, resume)
         _divide(folder, shard)
         _Filling(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).finish()
 
@@ -151,7 +154,7 @@ class _Filling:
     def __init__(
         self,
         folder: Path,
-        run: Mapping[str, Any],
+        run: RunHeader,
         units: Sequence[Unit],
         engine: Engine,
         progress: Callable[[int], None],

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
 from conditions.registry import CONDITIONS
 from preregistration.protocol import Protocol
 from schemarouter.canonical import fingerprint
 from schemarouter.errors import InvalidRunError, UsageError, unknown
+from schemarouter.files import Document
 from schemarouter.records import episode_id
 from surface.loader import Surface
 
-_MOST_REPEATS = 10_000
+_MAX_REPEATS = 10_000
 _SHARD = re.compile(r"([0-9]{1,5})/([0-9]{1,5})")
 
 
@@ -35,6 +36,25 @@ class Unit(NamedTuple):
     def episode_id(self) -> str:
         """The name of the episode in the grid."""
         return episode_id(self.task, self.catalog, self.condition, self.repeat)
+
+
+class PlanDocument(Document):
+    """The grid as a run's header holds it."""
+
+    tasks: tuple[str, ...] = Field(strict=False)
+    """Ids of the tasks, in the order of the grid."""
+    catalogs: tuple[int, ...] = Field(strict=False)
+    """Sizes of the catalogs."""
+    conditions: tuple[str, ...] = Field(strict=False)
+    """Names of the conditions."""
+    limit: int | None
+    """How many episodes of the grid the run ends after; null for all."""
+    repeats: int
+    """How often the grid is run."""
+    episodes: int
+    """Number of episodes."""
+    fingerprint: str
+    """SHA-256 over the canonical JSON of the ids of the episodes in their order."""
 
 
 @dataclass(frozen=True)
@@ -62,36 +82,36 @@ class Plan:
 
     @cached_property
     def _orders(self) -> tuple[dict[int, int], dict[str, int], dict[str, int]]:
-        """Where each catalog, task and condition stands."""
-        catalogs = {size: place for place, size in enumerate(self.catalogs)}
-        tasks, conditions = ({name: at for at, name in enumerate(part)} for part in (self.tasks, self.conditions))
+        """The index of each catalog, task and condition."""
+        catalogs = {size: index for index, size in enumerate(self.catalogs)}
+        tasks, conditions = ({name: index for index, name in enumerate(part)} for part in (self.tasks, self.conditions))
         return catalogs, tasks, conditions
 
-    def place(self, unit: Unit) -> int | None:
-        """Where a unit stands in the grid, counted from 0; None for one that is not in it."""
+    def index(self, unit: Unit) -> int | None:
+        """The index of a unit in the grid, from 0; None for one that is not in it."""
         catalogs, tasks, conditions = self._orders
         catalog, task, condition = catalogs.get(unit.catalog), tasks.get(unit.task), conditions.get(unit.condition)
         if catalog is None or task is None or condition is None or not 1 <= unit.repeat <= self.repeats:
             return None
-        place = (((unit.repeat - 1) * len(catalogs) + catalog) * len(tasks) + task) * len(conditions) + condition
-        return place if place < len(self.units) else None
+        index = (((unit.repeat - 1) * len(catalogs) + catalog) * len(tasks) + task) * len(conditions) + condition
+        return index if index < len(self.units) else None
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the canonical JSON of the list of the ids of the grid in their order."""
         return fingerprint([unit.episode_id for unit in self.units])
 
-    def as_json(self) -> dict[str, Any]:
+    def document(self) -> PlanDocument:
         """The plan as a header holds it."""
-        return {
-            "tasks": list(self.tasks),
-            "catalogs": list(self.catalogs),
-            "conditions": list(self.conditions),
-            "limit": self.limit,
-            "repeats": self.repeats,
-            "episodes": len(self.units),
-            "fingerprint": self.fingerprint,
-        }
+        return PlanDocument(
+            tasks=self.tasks,
+            catalogs=self.catalogs,
+            conditions=self.conditions,
+            limit=self.limit,
+            repeats=self.repeats,
+            episodes=len(self.units),
+            fingerprint=self.fingerprint,
+        )
 
 
 def make_plan(
@@ -104,7 +124,7 @@ def make_plan(
     limit: int | None = None,
     repeats: int = 1,
 ) -> Plan:
-    """The whole grid of a protocol, or the part asked for, `repeats` times; a limit that cuts nothing off is none.
+    """The whole grid of a protocol, or the part asked for, `repeats` times; a limit that is no smaller than the grid is left out.
 
     Raises UsageError for names that are not in the grid.
     """
@@ -120,8 +140,8 @@ def make_plan(
     for option, number in (("--limit", limit), ("--repeat", repeats)):
         if number is not None and number < 1:
             raise UsageError(f"{option} is a whole number from 1, got {number}.")
-    if repeats > _MOST_REPEATS:
-        raise UsageError(f"--repeat is at most {_MOST_REPEATS:,}, got {repeats:,}.")
+    if repeats > _MAX_REPEATS:
+        raise UsageError(f"--repeat is at most {_MAX_REPEATS:,}, got {repeats:,}.")
     plan = Plan(
         tuple(t for t in known if not tasks or t in tasks),
         tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
@@ -131,38 +151,18 @@ def make_plan(
     return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
 
 
-class _StoredPlan(BaseModel):
-    """A plan as `Plan.as_json` writes it."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    tasks: list[str]
-    catalogs: list[int]
-    conditions: list[str]
-    limit: int | None
-    repeats: int
-    episodes: int
-    fingerprint: str
-
-
-def plan_from_json(value: Mapping[str, Any], place: str) -> Plan:
-    """The plan that a header holds. Raises InvalidRunError when it does not add up."""
-    try:
-        told = _StoredPlan.model_validate(value)
-    except ValidationError as error:
-        first = error.errors()[0]
-        at = ".".join(str(part) for part in first["loc"])
-        raise InvalidRunError(f"{place}: no plan ({at}: {first['msg']}).") from None
-    plan = Plan(tuple(told.tasks), tuple(told.catalogs), tuple(told.conditions), told.limit, told.repeats)
+def plan_of(document: PlanDocument, place: str) -> Plan:
+    """The plan that a header holds. Raises InvalidRunError, saying `place`, when it does not add up."""
+    plan = Plan(document.tasks, document.catalogs, document.conditions, document.limit, document.repeats)
     for part in (plan.tasks, plan.catalogs, plan.conditions):
         twice = [str(name) for name, count in Counter(part).items() if count > 1]
         if twice:
             raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
-    if not 1 <= plan.repeats <= _MOST_REPEATS:
-        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there are 1 to {_MOST_REPEATS}.")
+    if not 1 <= plan.repeats <= _MAX_REPEATS:
+        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there are 1 to {_MAX_REPEATS}.")
     if plan.limit is not None and not 1 <= plan.limit < plan.whole:
         raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
-    stated, actual = (told.episodes, told.fingerprint), (len(plan.units), plan.fingerprint)
+    stated, actual = (document.episodes, document.fingerprint), (len(plan.units), plan.fingerprint)
     if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
         raise InvalidRunError(
             f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."

@@ -1,13 +1,17 @@
-"""Which code this is: a hash over every file of the packages, and the versions of those it rests on."""
+"""Where a run comes from: a hash over every file of the packages, versions of those it rests on, commit, command."""
 
 from __future__ import annotations
 
+import os
 import platform
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from conditions.storage.run_directory import Provenance
 from preregistration import lock
 from schemarouter.canonical import fingerprint, sha256_hex
 from schemarouter.errors import InvalidRunError
@@ -76,3 +80,56 @@ def require_same_code(code: str) -> None:
             "a worker has other code, packages or another Python than the process that began the run; it was changed since, "
             "or this is another machine. Run the same command again."
         )
+
+
+def provenance(out: Path | None = None, argv: Sequence[str] | None = None) -> Provenance:
+    """Where a run comes from, as things are now; `argv` is the command, by default the program's own.
+
+    The run directory `out` makes no checkout dirty by lying in it.
+    """
+    commit, dirty = _commit(out)
+    return Provenance(
+        argv=tuple(_writable(text) for text in (sys.argv[1:] if argv is None else argv)),
+        code=code_fingerprint(ROOT),
+        commit=commit,
+        dirty=dirty,
+        packages=dict(packages()),
+        python=platform.python_version(),
+    )
+
+
+def clean_commit() -> str:
+    """The commit of the checkout. Raises InvalidRunError where it is unknown or something is uncommitted."""
+    commit, dirty = _commit(None)
+    if not commit:
+        raise InvalidRunError("this program does not run from a git checkout; a lock names the commit it was made at.")
+    if dirty is not False:
+        raise InvalidRunError("the working tree has uncommitted changes; commit them first.")
+    return commit
+
+
+def _writable(text: str) -> str:
+    r"""The text with whatever is no Unicode escaped: a file's name may hold any byte, which comes as ``\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=20
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _commit(out: Path | None) -> tuple[str | None, bool | None]:
+    """Commit and dirty flag of the checkout this program runs from; None when it is none."""
+    top = _git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != ROOT:
+        return None, None
+    folder = None if out is None else Path(os.path.realpath(out))
+    within = folder is not None and folder.is_relative_to(ROOT) and folder != ROOT
+    but = [f":(top,exclude,literal){folder.relative_to(ROOT)}"] if folder is not None and within else []
+    changes = _git("status", "--porcelain", "--untracked-files=normal", "--", ":/", *but)
+    return _git("rev-parse", "HEAD"), None if changes is None else changes != ""

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from conditions.storage.run_directory import write_all
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import write_all
 
 GROUP_SECONDS = 1.0
 

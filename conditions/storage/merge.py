@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from conditions.running.execute import COMPARED, differences, holds_a_run
-from conditions.running.plan import Plan, Shard, Unit, plan_from_json
-from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run, write_new, write_whole
+from conditions.running.execute import COMPARED, header_differences, holds_a_run
+from conditions.running.plan import Plan, Shard, Unit, plan_of
+from conditions.storage.run_directory import RUN_FILE, RunHeader, read_header
 from conditions.storage.run_lock import hold
 from conditions.storage.shards import ShardLine, read_shard, shard_name, shards_in, timing_name
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import write_new, write_whole
 
 try:
     import resource
@@ -33,7 +33,7 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
     begun = holds_a_run(out)
     sources = [*folders, out] if begun else list(folders)
     run = _same_run(sources)
-    plan = plan_from_json(run["plan"], f"{sources[0] / RUN_FILE}")
+    plan = plan_of(run.plan, f"{sources[0] / RUN_FILE}")
     _make_room({shard for folder in sources for shard in shards_in(folder)})
     with ExitStack() as held:
         if begun:
@@ -44,8 +44,10 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
         for shard, path in chosen.items():
             check_shard(path, shard, run, plan)
         # First of all, so that a merge that is cut short is a run with some of its shards, and the same command goes on.
-        if not begun and not write_new(out / RUN_FILE, pretty_json(run)):
-            raise InvalidRunError(f"{out}: a run was begun there meanwhile; say again what you meant.")
+        if not begun and not write_new(out / RUN_FILE, run.to_bytes()):
+            raise InvalidRunError(
+                f"{out}: a run was begun there meanwhile; run the same command again to merge into it."
+            )
         for shard, path in chosen.items():
             if path.parent != out:
                 if not begun:
@@ -73,22 +75,22 @@ def _make_room(shards: Collection[Shard]) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _same_run(folders: Sequence[Path]) -> dict[str, Any]:
+def _same_run(folders: Sequence[Path]) -> RunHeader:
     """The header that all of them have; the command lines may differ."""
     if not folders:
         raise InvalidRunError("nothing to merge; name at least one run directory.")
-    first = read_run(folders[0])
+    first = read_header(folders[0])
     for folder in folders[1:]:
-        other = read_run(folder)
-        lines = [line for part in COMPARED for line in differences(first[part], other[part], part, "here")]
+        other = read_header(folder)
+        lines = header_differences(first, other, COMPARED, "here")
         lines += [
-            f"{part}: {first[part]!r} there, {other[part]!r} here"
+            f"{part}: {getattr(first, part)!r} there, {getattr(other, part)!r} here"
             for part in ("surface", "stamp", "resumed")
-            if first[part] != other[part]
+            if getattr(first, part) != getattr(other, part)
         ]
         if lines:
-            told = "\n  ".join(lines)
-            raise InvalidRunError(f"{folder} is of another run than {folders[0]}. What differs:\n  {told}")
+            listed = "\n  ".join(lines)
+            raise InvalidRunError(f"{folder} is of another run than {folders[0]}. What differs:\n  {listed}")
     return first
 
 
@@ -112,19 +114,18 @@ def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
     return {shard: found[shard] for shard in whole}
 
 
-def check_shard(path: Path, shard: Shard, run: Mapping[str, Any], plan: Plan) -> None:
+def check_shard(path: Path, shard: Shard, run: RunHeader, plan: Plan) -> None:
     """Raise InvalidRunError where a shard's header is not its run's, its chain is broken or an episode stands in it wrongly."""
     finished: set[str] = set()
     for line in read_shard(path):
         if not isinstance(line, ShardLine):
-            for part in ("identities", "plan", "limits"):
-                lines = differences(run[part], line[part], part, "here")
-                if lines:
-                    raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
+            lines = header_differences(run, line, ("identities", "plan", "limits"), "here")
+            if lines:
+                raise InvalidRunError(f"{path}, line 1: the header is of another run: {'; '.join(lines)}")
             continue
         record, name = line.record, line.record.episode_id
-        place = plan.place(Unit(record.task, record.catalog, record.condition, record.repeat))
-        if place is None or place % shard.count != shard.index - 1:
+        index = plan.index(Unit(record.task, record.catalog, record.condition, record.repeat))
+        if index is None or index % shard.count != shard.index - 1:
             raise InvalidRunError(f"{path.parent / line.place}: episode {name} does not belong into this shard.")
         if name in finished:
             raise InvalidRunError(f"{path.parent / line.place}: episode {name} was completed before.")

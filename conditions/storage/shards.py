@@ -9,29 +9,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from conditions.running.plan import WHOLE, Shard
 from conditions.storage.append_log import Closing, Log
-from conditions.storage.run_directory import RUN_SCHEMA_VERSION, check_version, upgrade, wrong_parts
-from schemarouter.canonical import CanonicalError, canonical_json, sha256_hex
+from conditions.storage.run_directory import RUN_SCHEMA_VERSION, RunHeader, ShardHeader
+from schemarouter.canonical import canonical_json, sha256_hex
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import parse_document
 from schemarouter.records import EpisodeRecord, decode, encode
 
 SHARD_GLOB = "episodes-*.jsonl"
 # In the bytes of every record that ends so, and hardly in any other.
-ENDED_BY_THE_MACHINE = b'"reason":"infrastructure"'
+INFRASTRUCTURE_MARK = b'"reason":"infrastructure"'
 _NAME = re.compile(r"episodes-([0-9]{5})-of-([0-9]{5})\.jsonl")
 _CHUNK = 1 << 16
-_HEADER_PARTS: Mapping[str, tuple[type, ...]] = {
-    "identities": (dict,), "limits": (dict,), "plan": (dict,), "schema_version": (int,), "shard": (list,),
-}  # fmt: skip
 
 
 def shard_name(shard: Shard) -> str:
@@ -62,19 +60,16 @@ def timing_name(shard: Shard) -> str:
     return f"timing-{shard.label}.jsonl"
 
 
-def header_line(run: Mapping[str, Any], shard: Shard = WHOLE) -> bytes:
+def header_line(run: RunHeader, shard: Shard = WHOLE) -> bytes:
     """The first line of a shard of a run, given as its header, without its line end."""
-    return canonical_json(
-        {
-            "header": {
-                "identities": dict(run["identities"]),
-                "limits": dict(run["limits"]),
-                "plan": dict(run["plan"]),
-                "schema_version": RUN_SCHEMA_VERSION,
-                "shard": [shard.index, shard.count],
-            }
-        }
+    header = ShardHeader(
+        schema_version=RUN_SCHEMA_VERSION,
+        identities=run.identities,
+        plan=run.plan,
+        limits=run.limits,
+        shard=(shard.index, shard.count),
     )
+    return canonical_json({"header": header.as_json()})
 
 
 def next_chain(chain: str, record: bytes) -> str:
@@ -145,13 +140,13 @@ class RawLine(NamedTuple):
         return told
 
 
-def read_shard(path: Path) -> Iterator[dict[str, Any] | ShardLine]:
+def read_shard(path: Path) -> Iterator[ShardHeader | ShardLine]:
     """Yield the header, then every record with its place. Raises InvalidRunError at the first line that is not right."""
     for line in read_lines(path):
         yield ShardLine(line.record(), line.place, line.chain) if isinstance(line, RawLine) else line
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any] | RawLine]:
+def read_lines(path: Path) -> Iterator[ShardHeader | RawLine]:
     """Yield the header, then every record as it stands. Raises InvalidRunError for a torn line and for a broken chain.
 
     A header whose bytes are not those that this program writes of it is not right: it could hold a key twice.
@@ -181,38 +176,22 @@ def read_lines(path: Path) -> Iterator[dict[str, Any] | RawLine]:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
-def _header(line: bytes, name: str, place: str) -> dict[str, Any]:
+def _header(line: bytes, name: str, place: str) -> ShardHeader:
     try:
-        header = orjson.loads(line)["header"]
+        value = orjson.loads(line)["header"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise InvalidRunError(f"{place}: no shard header.") from None
-    if not isinstance(header, dict):
-        raise InvalidRunError(f"{place}: no shard header.")
-    check_version(header, place)
-    canonical = _is_canonical(header, line)
-    upgrade(header)
-    wrong = wrong_parts(header, _HEADER_PARTS)
-    if wrong:
-        raise InvalidRunError(f"{place}: no shard header ({', '.join(wrong)} missing, unknown or of another type).")
-    if not _names_shard(name, header["shard"]):
-        raise InvalidRunError(f"{place}: the header is of shard {header['shard']}, which is not what {name} says.")
-    if not canonical:
+    header = parse_document(value, ShardHeader, place, "shard header")
+    if not _names_shard(name, *header.shard):
+        raise InvalidRunError(f"{place}: the header is of shard {[*header.shard]}, which is not what {name} says.")
+    # By the bytes: a line could hold a key twice.
+    if canonical_json({"header": header.as_json()}) != line[:-1]:
         raise InvalidRunError(f"{place}: the header is no canonical JSON (sorted keys, each once, no white space).")
     return header
 
 
-def _is_canonical(header: dict[str, Any], line: bytes) -> bool:
-    try:
-        return canonical_json({"header": header}) == line[:-1]
-    except CanonicalError:
-        return False
-
-
-def _names_shard(name: str, shard: list[Any]) -> bool:
-    """Whether a file's name is that of the shard [index, count]."""
-    if [type(number) for number in shard] != [int, int]:
-        return False
-    index, count = shard
+def _names_shard(name: str, index: int, count: int) -> bool:
+    """Whether a file's name is that of the shard."""
     return 1 <= index <= count and shard_name(Shard(index, count)) == name
 
 
@@ -227,7 +206,6 @@ class ShardWriter(Closing):
         self._recorded = recorded
         self.attempts: dict[str, int] = {}
         self.finished: set[str] = set()
-        self.input_tokens = 0
         try:
             self._chain = self._recover(header)
         except OSError as error:
@@ -303,14 +281,14 @@ def _whole_lines(path: Path) -> int:
 
 
 @dataclass(frozen=True)
-class Counts:
+class ProgressCounts:
     """How far a run is: finished episodes, and attempts that ended for reasons of the machine."""
 
     finished: int
     failed_attempts: int
 
 
-def count_episodes(folder: Path) -> Counts:
+def count_episodes(folder: Path) -> ProgressCounts:
     """Count without checking anything: a live run is read too, whose last line may be torn. Raises InvalidRunError."""
     finished: set[str] = set()
     failed = 0
@@ -323,13 +301,13 @@ def count_episodes(folder: Path) -> Counts:
                         # It may be whole by now: reading on would take its other half for a line.
                         break
                     record = split_line(line, path.name, number)[1]
-                    if ENDED_BY_THE_MACHINE in record and decode(record, _place(path.name, number)).infrastructure:
+                    if INFRASTRUCTURE_MARK in record and decode(record, _place(path.name, number)).infrastructure:
                         failed += 1
                     else:
                         finished.add(_episode_of(record, _place(path.name, number)))
         except OSError as error:
             raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
-    return Counts(len(finished), failed)
+    return ProgressCounts(len(finished), failed)
 
 
 def _episode_of(record: bytes, place: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from conditions.running.plan import Plan
 from conditions.running.runner import Runner
-from gates.aggregate import Row
+from gates.episode_table import EpisodeRow
 from gates.measures import SR_CONDITIONS, measure
 from gates.replay import Replay
 from gates.tuning.search import Fold
@@ -23,7 +23,7 @@ from surface.loader import Surface
 
 def arms_out_of_fold(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
-) -> list[Row]:
+) -> list[EpisodeRow]:
     """Run every arm that retrieves on every task, with the retriever of the task's fold, and measure it.
 
     The retriever sees the catalog in `view`; states are observed as the whole catalog registers them, of which a retriever
@@ -44,5 +44,5 @@ def arms_out_of_fold(
             task, catalog = surface.by_id[unit.task], catalogs[unit.catalog]
             timeline = Replay(record, task, catalog, protocol, counter, unit.episode_id).run()
             figures = measure(record, timeline, task.key, protocol.conditions)
-            rows.append(Row(unit.task, unit.catalog, unit.condition, figures))
+            rows.append(EpisodeRow(unit.task, unit.catalog, unit.condition, figures))
     return rows

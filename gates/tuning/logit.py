@@ -41,7 +41,7 @@ class Objective:
         self.penalties = np.repeat([shared] + [deviation] * phases, self.features)
 
     def _odds(self, phase: int, weights: Floats) -> tuple[Floats, Floats, float]:
-        """Figures of a phase, the probability of every entry, shape (moments, n), and the summed negative log-likelihood."""
+        """Scores of a phase, the probability of every entry, shape (moments, n), and the summed negative log-likelihood."""
         start, end = self.spans[phase]
         rows = self.figures[start * self.size : end * self.size]
         scores = (rows @ (weights[0] + weights[1 + phase])).reshape(-1, self.size)

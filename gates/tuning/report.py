@@ -9,9 +9,9 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
-from gates.gate import Statistics
 from gates.intervals import Interval
 from gates.measures import BY_NAME
+from gates.statistics import Statistics
 from gates.tuning.arms import arms_out_of_fold
 from gates.tuning.design import GROUPS, Design, Penalty
 from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_fold, outer_folds, recall, refitted

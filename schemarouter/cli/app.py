@@ -14,13 +14,18 @@ from typing import Annotated, Any, TextIO, cast
 
 import typer
 
-from schemarouter.cli import judge
-from schemarouter.cli import list as listing
-from schemarouter.cli import lock as locking
-from schemarouter.cli import retrieve as lookup
-from schemarouter.cli import run as running
-from schemarouter.cli import tune as tuning
-from schemarouter.cli import verify as verifying
+from schemarouter.cli import list as list_commands
+from schemarouter.cli import lock, state
+from schemarouter.cli.aggregate import aggregate
+from schemarouter.cli.gate import gate
+from schemarouter.cli.merge import merge
+from schemarouter.cli.reproduce import reproduce
+from schemarouter.cli.retrieve import retrieve
+from schemarouter.cli.run import run
+from schemarouter.cli.show import show
+from schemarouter.cli.status import status
+from schemarouter.cli.tune import tune
+from schemarouter.cli.verify import verify
 from schemarouter.environ import ONE_THREAD
 from schemarouter.errors import (
     EXIT_BROKEN_PIPE,
@@ -30,7 +35,7 @@ from schemarouter.errors import (
     EXIT_PASS,
     SchemaRouterError,
 )
-from schemarouter.gc_tuning import uncollected_at_exit
+from schemarouter.gc_tuning import skip_final_gc
 
 app = typer.Typer(
     name="schemarouter",
@@ -57,24 +62,17 @@ def _options(
     """Does retrieval from typed, observed execution state bring back a tool that the first list missed?"""
 
 
-app.command("verify")(verifying.verify)
-app.add_typer(locking.app, name="lock")
-app.add_typer(listing.app, name="list")
-app.command("run")(running.run)
-app.command("merge")(running.merge)
-app.command("status")(running.status)
-app.command("aggregate")(judge.aggregate)
-app.command("gate")(judge.gate)
-app.command("reproduce")(judge.reproduce)
-app.command("show")(judge.show)
-app.command("tune")(tuning.tune)
-app.command("retrieve")(lookup.retrieve)
-app.add_typer(lookup.state_app, name="state")
+app.command()(verify)
+app.add_typer(lock.app, name="lock")
+app.add_typer(list_commands.app, name="list")
+for command in (run, merge, status, aggregate, gate, reproduce, show, tune, retrieve):
+    app.command()(command)
+app.add_typer(state.app, name="state")
 
 
 def main() -> None:
     """Run the program. A user's mistake is one message and an exit code; a bug is a traceback and an exit code of its own."""
-    uncollected_at_exit()
+    skip_final_gc()
     _one_thread()
     _end_in_order()
     _ready_streams()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_WIDTH = 140
-_MOST_WORKERS = 10_000
+Directory = Annotated[Path, typer.Argument(help="Run directory.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
 class SurfaceName(StrEnum):
@@ -52,7 +54,9 @@ def print_json(value: Any) -> None:
     sys.stdout.write(orjson.dumps(value, option=options).decode())
 
 
-def require_workers(workers: int) -> None:
-    """Raise UsageError for a number of processes that cannot be."""
-    if not 1 <= workers <= _MOST_WORKERS:
-        raise UsageError(f"--workers is a whole number from 1 to {_MOST_WORKERS:,}, got {workers}.")
+def read_input(path: Path) -> bytes:
+    """The bytes of a file, or of stdin for ``-``. Raises UsageError when it cannot be read."""
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None

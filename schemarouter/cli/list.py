@@ -106,7 +106,7 @@ def tasks(
 
 
 def stacked(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Rows of a narrow table of tasks: the query below its cell, so that it has the width for itself."""
+    """EpisodeTable of a narrow table of tasks: the query below its cell, so that it has the width for itself."""
     return [{"id": row["id"], "cell, query": f"{row['cell']}\n{row['query']}"} for row in rows]
 
 

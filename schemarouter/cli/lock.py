@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -15,39 +14,6 @@ app = typer.Typer(help="What is promised about a surface.", no_args_is_help=True
 OfSurface = Annotated[SurfaceName, typer.Option(help="Which surface.")]
 Reason = Annotated[str, typer.Option(help="Why; stands in the lock's history.")]
 AUDIT = "surface/AUDIT.md"
-
-
-@cache
-def fingerprints_here(surface: str, *, behaviour: bool = True) -> dict[str, str]:
-    """Every fingerprint that a lock of the surface holds, as things are here and now; behaviour takes some seconds."""
-    from gates.behaviour_hashes import agent_behaviour, retriever_behaviour
-    from preregistration.lock import flatten
-    from preregistration.protocol import FILES, load_protocol
-    from schemarouter.canonical import fingerprint
-    from schemarouter.catalog import contract_json
-    from schemarouter.cli.world import identities
-    from surface.loader import FOLDERS, load_catalogs, load_surface
-
-    protocol, tasks = load_protocol(surface), load_surface(surface)
-    catalogs = load_catalogs(protocol.catalogs)
-    ids = tuple(task.prompt.id for task in tasks.tasks)
-    named = flatten(identities(protocol, tasks, catalogs, ids, protocol.retriever, protocol.agent))
-    stated = flatten(protocol.model_dump(mode="json"))
-    named |= {f"preregistration/{FILES[surface]}#{name}": value for name, value in stated.items()}
-    for task in tasks.tasks:
-        cell = tasks.cell(task.prompt.id)
-        for part in ("prompt", "key"):
-            told = getattr(task, part).model_dump(mode="json")
-            named[f"surface/{FOLDERS[surface]}/{cell}.json#{task.prompt.id}.{part}"] = fingerprint(told)
-    for item in catalogs[max(catalogs)].capabilities:
-        place = f"surface/catalog/{item.provider}.json#{item.operation}"
-        named[place] = fingerprint({**contract_json(item), "tier": item.tier})
-    if not behaviour:
-        return named
-    development = load_surface("development")
-    named["retriever_behaviour"] = retriever_behaviour(protocol.retriever, protocol, development, catalogs)
-    named["agent_behaviour"] = agent_behaviour(protocol.agent, protocol, development, catalogs)
-    return named
 
 
 @app.command()
@@ -64,13 +30,13 @@ def write(surface: OfSurface = SurfaceName.development) -> None:
         raise InvalidRunError(
             f"{FILES[surface]} is there already; a lock is written once. See schemarouter lock amend."
         )
-    origin = {"date": _today(), "commit": clean_commit()} if confirmatory else {}
+    origin = {"date": _today(), "commit": _clean_commit()} if confirmatory else {}
     lock = Lock.model_validate(
         {
             "schema_version": LOCK_SCHEMA_VERSION,
             "surface": str(surface),
             "confirmatory": confirmatory,
-            "fingerprints": fingerprints_here(str(surface)),
+            "fingerprints": _here(surface),
             **origin,
         }
     )
@@ -88,7 +54,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.
         lock = read_lock(surface)
         row: dict[str, Any] = {"surface": str(surface), "locked": lock is not None}
         if lock is not None:
-            broken = [item.name for item in compare(lock, fingerprints_here(str(surface))) if not item.holds]
+            broken = [item.name for item in compare(lock, _here(surface)) if not item.holds]
             row |= {
                 "digest": lock.digest,
                 "date": lock.date,
@@ -129,7 +95,7 @@ def amend(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
     lock = _held(surface)
     _store(
         surface,
-        amended(lock, fingerprints_here(str(surface)), date=_today(), commit=clean_commit(), reason=_said(reason)),
+        amended(lock, _here(surface), date=_today(), commit=_clean_commit(), reason=_said(reason)),
     )
     typer.echo("amended.")
 
@@ -145,10 +111,10 @@ def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
         raise InvalidRunError(f"the {surface} surface is free to use; only a confirmatory one is released.")
     if lock.released:
         raise InvalidRunError("the lock is released already.")
-    require_as_locked(lock, fingerprints_here(str(surface)))
+    require_as_locked(lock, _here(surface))
     if not (ROOT / AUDIT).is_file() or not (ROOT / AUDIT).read_text(encoding="utf-8").strip():
         raise InvalidRunError(f"{AUDIT} is missing or empty; the surface is not released without its audit.")
-    event = LockEvent(kind="release", date=_today(), commit=clean_commit(), reason=_said(reason))
+    event = LockEvent(kind="release", date=_today(), commit=_clean_commit(), reason=_said(reason))
     _store(surface, lock.model_copy(update={"history": (*lock.history, event)}))
     typer.echo(f"released; commit the lock, then: make experiment SURFACE={surface}")
 
@@ -165,6 +131,19 @@ def timing(surface: OfSurface = SurfaceName.frozen) -> None:
     for name, seconds in told.seconds.items():
         typer.echo(f"{name}: {seconds:.2f} s")
     typer.echo(f"{told.episodes} episodes")
+
+
+def _here(surface: str) -> dict[str, str]:
+    """Every fingerprint that a lock of the surface holds, as things are here and now."""
+    from gates.identities import locked_fingerprints
+
+    return locked_fingerprints(str(surface))
+
+
+def _clean_commit() -> str:
+    from conditions.running.provenance import clean_commit
+
+    return clean_commit()
 
 
 def _held(surface: str) -> Any:
@@ -188,21 +167,9 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def clean_commit() -> str:
-    """The commit of the checkout. Raises InvalidRunError where it is unknown or something is uncommitted."""
-    from schemarouter.cli.world import provenance
-
-    told = provenance()
-    if not told["commit"]:
-        raise InvalidRunError("this program does not run from a git checkout; a lock names the commit it was made at.")
-    if told["dirty"] is not False:
-        raise InvalidRunError("the working tree has uncommitted changes; commit them first.")
-    return str(told["commit"])
-
-
 def _store(surface: str, lock: Any) -> None:
-    from conditions.storage.run_directory import pretty_json, write_whole
     from preregistration import protocol
     from preregistration.lock import FILES
+    from schemarouter.files import pretty_json, write_whole
 
     write_whole(protocol.FOLDER / FILES[surface], pretty_json(lock.model_dump(mode="json")))

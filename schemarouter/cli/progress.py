@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 from typing import Any
 
@@ -28,14 +28,14 @@ class Display(StrEnum):
 
 
 class _Pace:
-    """Episodes a second since the run went on, and how many seconds it has still to go."""
+    """Episodes a second since the run was resumed, and how many seconds it has still to go."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._start = time.monotonic()
         self._before: int | None = None
 
-    def told(self, done: int) -> dict[str, float | None]:
+    def measure(self, done: int) -> dict[str, float | None]:
         """`episodes_per_second` and `seconds_left`, each None as long as nothing is known of it."""
         if self._before is None:
             self._before = done
@@ -46,30 +46,31 @@ class _Pace:
 
 
 @contextmanager
-def progress_display(display: Display | None, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told how many episodes are finished: a bar on a terminal, else lines, or JSON lines.
+def progress_display(display: Display | None) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that takes the numbers of episodes finished and expected: a bar on a terminal, else lines, or JSON lines.
 
     A display that cannot be written is dropped, and the run goes on without it.
     """
     chosen = display or (Display.rich if sys.stderr.isatty() else Display.plain)
-    shown = {Display.none: _nothing, Display.plain: _lines, Display.json: _events, Display.rich: _bar}[chosen]
-    showing = shown(total)
-    show: Callable[[int], None] = _nowhere
-    with suppress(*_UNWRITABLE):
-        show = showing.__enter__()
+    open_display = {Display.none: _nothing, Display.plain: _lines, Display.json: _events, Display.rich: _bar}[chosen]
+    with ExitStack() as opened:
+        show: Callable[[int], None] | None = None
 
-    def tell(done: int) -> None:
-        nonlocal show
+        def update(done: int, total: int) -> None:
+            nonlocal show
+            try:
+                if show is None:
+                    show = _nowhere
+                    show = opened.enter_context(open_display(total))
+                show(done)
+            except _UNWRITABLE:
+                show = _nowhere
+
         try:
-            show(done)
-        except _UNWRITABLE:
-            show = _nowhere
-
-    try:
-        yield tell
-    finally:
-        with suppress(*_UNWRITABLE):
-            showing.__exit__(None, None, None)
+            yield update
+        finally:
+            with suppress(*_UNWRITABLE):
+                opened.close()
 
 
 def _nowhere(done: int) -> None:
@@ -97,17 +98,17 @@ def _events(total: int) -> Iterator[Callable[[int], None]]:
     """A JSON object a line: ``start``, ``progress`` at most once a second, and ``end``, however the run ends."""
     pace = _Pace(total)
     latest: dict[str, Any] = {"finished": 0, "expected": total}
-    told_at = float("-inf")
+    written_at = float("-inf")
 
     def say(event: str) -> None:
         line = orjson.dumps({"event": event, **latest}, option=orjson.OPT_SORT_KEYS)
         typer.echo(line.decode(), err=True)
 
     def show(done: int) -> None:
-        nonlocal latest, told_at
-        first, latest = told_at < 0, {"finished": done, "expected": total, **pace.told(done)}
-        if first or time.monotonic() - told_at >= _EVENT_SECONDS:
-            told_at = time.monotonic()
+        nonlocal latest, written_at
+        first, latest = written_at < 0, {"finished": done, "expected": total, **pace.measure(done)}
+        if first or time.monotonic() - written_at >= _EVENT_SECONDS:
+            written_at = time.monotonic()
             say("start" if first else "progress")
 
     try:
@@ -133,7 +134,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
         task = bar.add_task("episodes", total=total, pace="")
 
         def show(done: int) -> None:
-            a_second = pace.told(done)["episodes_per_second"]
+            a_second = pace.measure(done)["episodes_per_second"]
             bar.update(task, completed=done, pace=f"{a_second:.1f}/s" if a_second else "")
 
         yield show

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from conditions.storage.shards import SHARD_GLOB, ShardLine, read_shard
-from gates.aggregate import Aggregate
-from gates.gate import DRAWN, SLICED, Criterion, Verdict
+from conditions.storage.run_directory import Provenance
+from gates.aggregate import CompleteRun
+from gates.criteria import DRAWN, SLICED
 from gates.intervals import Interval
 from gates.measures import BY_NAME, SR_CONDITIONS, Measure
+from gates.verdict import Criterion, Verdict
+from schemarouter.catalog import Catalog
 from schemarouter.cli.common import console as make_console
-from schemarouter.cli.world import world_of_run
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, episode_id
 from schemarouter.state import Call, ExecutionState, Observation
 
@@ -34,11 +34,10 @@ def points(value: float | None) -> str:
     return "undefined" if value is None else f"{100 * value:+.1f} percentage points"
 
 
-def code_text(provenance: Mapping[str, Any]) -> str:
-    """Which code a run is of, as its header tells: commit, whether that was changed, and the fingerprint of the code."""
-    commit, code = (str(provenance.get(name) or "unknown")[:12] for name in ("commit", "code"))
-    told = {"True": "uncommitted changes", "False": "no uncommitted changes"}
-    changed = told.get(str(provenance.get("dirty")), "changes unknown")
+def code_text(provenance: Provenance) -> str:
+    """Which code a run is of, as its header says: commit, whether that was changed, and the fingerprint of the code."""
+    changed = {True: "uncommitted changes", False: "no uncommitted changes", None: "changes unknown"}[provenance.dirty]
+    commit, code = ((text or "unknown")[:12] for text in (provenance.commit, provenance.code))
     return f"Code of the run: commit {commit}, {changed}, SHA-256 {code}."
 
 
@@ -54,42 +53,41 @@ def interval_text(interval: Interval | None, *, rate: bool) -> str:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """The arms, the slices, the criteria and the verdict."""
+    """The conditions, the slices, the criteria and the verdict."""
     console = make_console()
     if verdict.stamp:
         console.print(f"[bold]{verdict.stamp}[/bold]")
-    console.print(_arms(verdict))
+    console.print(_conditions(verdict))
     for name in verdict.slices:
         console.print(_slices(verdict, name))
     console.print(_criteria(verdict))
-    for note in (*_carry_notes(verdict), *verdict.notes):
+    for note in (*_support_notes(verdict), *verdict.notes):
         console.print(note)
-    console.print(code_text(verdict.provenance["provenance"]), markup=False, highlight=False)
-    episodes = verdict.provenance["episodes"]
-    console.print(f"{episodes['counted']}/{episodes['expected']} episodes. {verdict.provenance['agent_note']}")
+    console.print(code_text(verdict.provenance.provenance), markup=False, highlight=False)
+    episodes = verdict.provenance.episodes
+    console.print(f"{episodes.counted}/{episodes.expected} episodes. {verdict.provenance.agent_note}")
     failed = [str(item.number) for item in verdict.criteria if not item.passed]
     plural = "criterion" if len(failed) == 1 else "criteria"
     word = "PASS" if verdict.passed else f"FAIL ({plural} {', '.join(failed)})"
     console.print(f"[bold]Verdict: {word}[/bold]" + (f" — {verdict.stamp}" if verdict.stamp else ""))
 
 
-def _arms(verdict: Verdict) -> Table:
+def _conditions(verdict: Verdict) -> Table:
     table = Table(title="Measures by condition (n/expected; intervals 95 %)", title_justify="left")
     table.add_column("measure")
-    for name in verdict.arms:
+    for name in verdict.conditions:
         table.add_column(name, justify="right")
     for measure in BY_NAME.values():
         cells = []
-        for name, arm in verdict.arms.items():
+        for name, estimates in verdict.conditions.items():
             if measure.ranked_only and name not in SR_CONDITIONS:
                 cells.append("–")
                 continue
-            entry = arm[measure.name]
-            text = number(entry["value"], rate=measure.percent)
+            entry = estimates[measure.name]
+            text = number(entry.value, rate=measure.percent)
             if measure.rate:
-                text += f" ({entry['numerator']}/{entry['denominator']})"
-            intervals = entry.get("intervals", {})
-            if intervals:
+                text += f" ({entry.numerator}/{entry.denominator})"
+            if intervals := entry.intervals:
                 text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.percent)
             cells.append(text)
         table.add_row(measure.title, *cells)
@@ -101,15 +99,15 @@ def _arms(verdict: Verdict) -> Table:
 def _spreads(verdict: Verdict, measure: Measure) -> list[str]:
     """The standard deviation of a measure over the repeats of the run, a cell for each condition."""
     cells = []
-    for name in verdict.arms:
+    for name in verdict.conditions:
         if measure.ranked_only and name not in SR_CONDITIONS:
             cells.append("–")
             continue
-        told = verdict.repeats[name][measure.name]
+        repeated = verdict.repeats[name][measure.name]
         unit = " points" if measure.percent else ""
-        spread = told["spread"]
+        spread = repeated.spread
         scaled = None if spread is None else spread * (100 if measure.percent else 1)
-        cells.append("undefined" if scaled is None else f"SD {scaled:,.1f}{unit}, {len(told['values'])} repeats")
+        cells.append("undefined" if scaled is None else f"SD {scaled:,.1f}{unit}, {len(repeated.values)} repeats")
     return cells
 
 
@@ -122,8 +120,8 @@ def _slices(verdict: Verdict, name: str) -> Table:
     for group, by_condition in verdict.slices[name].items():
         for position, (condition, entries) in enumerate(by_condition.items()):
             cells = [
-                f"{number(entries[m]['value'], rate=True)} ({entries[m]['numerator']}/{entries[m]['denominator']}) "
-                + interval_text(entries[m]["interval"], rate=True)
+                f"{number(entries[m].value, rate=True)} ({entries[m].numerator}/{entries[m].denominator}) "
+                + interval_text(entries[m].interval, rate=True)
                 for m in SLICED
             ]
             table.add_row("" if position else group, condition, *cells)
@@ -132,20 +130,20 @@ def _slices(verdict: Verdict, name: str) -> Table:
 
 def _criteria(verdict: Verdict) -> Table:
     table = Table(title="Gate (point estimates decide)", title_justify="left")
-    for title in ("", "criterion", "judged on", "estimate", "intervals", "carried by", "holds"):
+    for title in ("", "criterion", "judged on", "estimate", "intervals", "supported by", "holds"):
         table.add_column(title, overflow="fold")
     for item in verdict.criteria:
         table.add_row(str(item.number), item.title, item.detail, *_judgement(item))
     return table
 
 
-def _carry_notes(verdict: Verdict) -> list[str]:
-    """Why a criterion that asks for all can hold though no interval carries it."""
+def _support_notes(verdict: Verdict) -> list[str]:
+    """Why a criterion that asks for all can hold though no interval supports it."""
     return [
         f"Criterion {item.number} holds by its count. An interval always reaches below 100 %, even when all were kept, "
-        "so none can carry it."
+        "so none can support it."
         for item in verdict.criteria
-        if item.number == 6 and item.passed and not all(item.carried_by.values())
+        if item.number == 6 and item.passed and not all(item.supported_by.values())
     ]
 
 
@@ -156,64 +154,51 @@ def _judgement(item: Criterion) -> tuple[str, str, str, str]:
     else:
         estimate = points(item.estimate) if item.number in (1, 3) else number(item.estimate, rate=rate)
     intervals = "\n".join(f"{NAMES[n]} {interval_text(v, rate=rate)}" for n, v in item.intervals.items())
-    carried = "\n".join(f"{NAMES[n]}: {'yes' if v else 'no'}" for n, v in item.carried_by.items())
-    return estimate, intervals, carried, "undefined" if item.undefined else ("yes" if item.passed else "NO")
+    supported = "\n".join(f"{NAMES[n]}: {'yes' if v else 'no'}" for n, v in item.supported_by.items())
+    return estimate, intervals, supported, "undefined" if item.undefined else ("yes" if item.passed else "NO")
 
 
-def print_episodes(result: Aggregate) -> None:
+def print_episodes(result: CompleteRun) -> None:
     """One line an episode."""
     console = make_console()
     table = Table(box=None, pad_edge=False)
     for title in ("episode", "pass", "steps", "recall", "missed", "recovered", "turns", "schema tokens"):
         table.add_column(title)
     for row in result.rows:
-        f = row.figures
+        counts = row.counts
         table.add_row(
             episode_id(row.task, row.catalog, row.condition, row.repeat),
-            "yes" if f.passed else "no",
-            f"{f.steps_completed}/{f.steps_required}",
-            f"{f.recall_hits}/{f.recall_events}",
-            "yes" if f.missed else "",
-            ("yes" if f.recovered else "no") if f.missed else "",
-            str(f.model_turns),
-            str(f.schema_tokens),
+            "yes" if counts.passed else "no",
+            f"{counts.steps_completed}/{counts.steps_required}",
+            f"{counts.recall_hits}/{counts.recall_events}",
+            "yes" if counts.missed else "",
+            ("yes" if counts.recovered else "no") if counts.missed else "",
+            str(counts.model_turns),
+            str(counts.schema_tokens),
         )
     console.print(table)
 
 
-def _find(directory: Path, episode: str) -> list[EpisodeRecord]:
-    return [
-        line.record
-        for path in sorted(directory.glob(SHARD_GLOB))
-        for line in read_shard(path)
-        if isinstance(line, ShardLine) and line.record.episode_id == episode
-    ]
-
-
-def print_episode(directory: Path, episode: str) -> None:
-    """Every attempt at an episode, turn by turn: exposed, called, observed, state."""
-    from conditions.storage.run_directory import read_run
-
+def print_attempt(record: EpisodeRecord, query: str, catalog: Catalog) -> None:
+    """An attempt at an episode, turn by turn: exposed, called, observed, state."""
     console = make_console()
-    world = world_of_run(read_run(directory))
-    for record in _find(directory, episode):
-        prompt = world.surface.prompt(record.task)
-        console.print(f"{record.episode_id}, attempt {record.attempt}", style="bold", highlight=False, soft_wrap=True)
-        console.print(prompt.query, markup=False, highlight=False, soft_wrap=True)
-        state = ExecutionState.start(prompt.query)
-        catalog = world.catalogs[record.catalog]
-        call = Call("", {})
-        for event in record.events:
-            for line in _event_lines(event):
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
-            if isinstance(event, Called):
-                call = Call(event.route, event.arguments)
-            if isinstance(event, Observed):
-                observation = Observation(event.outcome, event.payload)
-                state = state.observe(call, observation, catalog.get(call.route_id), incomplete=event.incomplete)
-                console.print(
-                    f"  state     {state.canonical_json().decode()}", markup=False, highlight=False, soft_wrap=True
-                )
+
+    def line(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    console.print(f"{record.episode_id}, attempt {record.attempt}", style="bold", highlight=False, soft_wrap=True)
+    line(query)
+    state = ExecutionState.start(query)
+    call = Call("", {})
+    for event in record.events:
+        for text in _event_lines(event):
+            line(text)
+        if isinstance(event, Called):
+            call = Call(event.route, event.arguments)
+        if isinstance(event, Observed):
+            observation = Observation(event.outcome, event.payload)
+            state = state.observe(call, observation, catalog.get(call.route_id), incomplete=event.incomplete)
+            line(f"  state     {state.canonical_json().decode()}")
 
 
 def _event_lines(event: object) -> list[str]:

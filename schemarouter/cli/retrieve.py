@@ -1,34 +1,25 @@
-"""``retrieve`` and ``state check``: the parts of the instrument that are of use by themselves."""
+"""``retrieve``: the capabilities of a catalog ranked for one query."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from schemarouter.cli.common import CatalogView, print_json
+from schemarouter.cli.common import CatalogView, print_json, read_input
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 
 DEFAULT_CATALOG = 100
 _SHOWN = 0.0005
-state_app = typer.Typer(help="Foreign state JSON.", no_args_is_help=True)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
 def retrieve(
     query: Annotated[str, typer.Argument(help="What the user asks for.")],
     state: Annotated[Path | None, typer.Option(help="State JSON of the same query; - for stdin.")] = None,
     catalog: Annotated[int, typer.Option(help="Catalog size.")] = DEFAULT_CATALOG,
-    retriever: Annotated[str, typer.Option(help="Retriever spec; the protocol's unless given.")] = "",
+    retriever: Annotated[str | None, typer.Option(help="Retriever spec; the protocol's unless given.")] = None,
     catalog_view: Annotated[CatalogView, typer.Option(help="What of the catalog is registered.")] = CatalogView.full,
     k: Annotated[int, typer.Option("-k", help="How many candidates.", min=1)] = 5,
     explain: Annotated[bool, typer.Option("--explain", help="What each kind of evidence gave to a score.")] = False,
@@ -42,7 +33,7 @@ def retrieve(
     from schemarouter.state import ExecutionState
     from surface.loader import asks_frozen, load_catalogs
 
-    current = ExecutionState.start(query) if state is None else ExecutionState.parse(_read(state))
+    current = ExecutionState.start(query) if state is None else ExecutionState.parse(read_input(state))
     if current.original_query != query:
         raise UsageError(
             f"the state is of the query {current.original_query!r}, not of {query!r}; give the same query."
@@ -86,13 +77,3 @@ def _explained(parts: Mapping[str, float]) -> str:
     told = sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
     shown = [f"{name} {value:+.3f}" for name, value in told if abs(value) >= _SHOWN]
     return "                " + ", ".join(shown)
-
-
-@state_app.command("check")
-def check(file: Annotated[Path, typer.Argument(help="State JSON; - for stdin.")]) -> None:
-    """Validate a state and print its canonical bytes, or say everything that is wrong with it."""
-    from schemarouter.state import ExecutionState
-
-    sys.stdout.buffer.write(ExecutionState.parse(_read(file)).canonical_json())
-    if sys.stdout.isatty():
-        sys.stdout.write("\n")

@@ -20,10 +20,10 @@ def tune(
     ablation: Annotated[bool, typer.Option(help="Switch each kind of evidence off in turn.")] = True,
 ) -> None:
     """Nested cross-validation over tasks; takes some minutes and reproduces to the byte."""
-    from conditions.storage.run_directory import pretty_json, write_whole
     from gates.tuning.report import Extent
     from gates.tuning.report import tune as run
     from preregistration.protocol import load_protocol
+    from schemarouter.files import pretty_json, write_whole
     from schemarouter.retrieval.typed import WEIGHTS_FILE, WeightsFile
     from surface.loader import load_catalogs, load_surface
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from schemarouter.cli.common import SurfaceName, console, print_json
-from schemarouter.cli.lock import fingerprints_here
 from schemarouter.errors import EXIT_INVALID
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 def _report(name: str) -> dict[str, Any]:
     """What `verify` finds on one surface: lock comparisons and problems of its tasks."""
+    from gates.identities import locked_fingerprints
     from preregistration.lock import compare, read_lock
     from preregistration.protocol import load_protocol
     from surface.audit.validate import check_surface
@@ -27,7 +27,7 @@ def _report(name: str) -> dict[str, Any]:
         return {"surface": name, "written": False, "tasks": 0, "comparisons": [], "problems": {}, "locked": False}
     smallest = load_catalogs([min(protocol.catalogs)])[min(protocol.catalogs)]
     held = read_lock(name)
-    rows = compare(held, fingerprints_here(str(name))) if held is not None else []
+    rows = compare(held, locked_fingerprints(str(name))) if held is not None else []
     return {
         "surface": name,
         "written": True,
@@ -47,7 +47,7 @@ def _sound(report: dict[str, Any]) -> bool:
 def verify(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
     quality: Annotated[
-        bool, typer.Option("--quality", help="Figures of quality of both surfaces instead; takes half a minute.")
+        bool, typer.Option("--quality", help="EpisodeCounts of quality of both surfaces instead; takes half a minute.")
     ] = False,
 ) -> None:
     """Recompute every fingerprint, compare with the locks, and prove every task solvable from what is observable."""

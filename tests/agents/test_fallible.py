@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conditions.running.runner import Runner
-from gates.aggregate import aggregate
+from gates.aggregate import read_complete_run
 from schemarouter.agents.registry import resolve, seeded, takes_seed
 from schemarouter.records import encode
 from schemarouter.retrieval.spec import SpecError
@@ -19,7 +19,7 @@ def run(folder: Path, agent: str, **part: Any) -> set[bytes]:
     """The records of a toy run under an agent."""
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=SPEC, agent=resolve(agent))
     world = toy_run(folder, runner, **part)
-    aggregate(folder, world)  # What it did can have happened, slips and all.
+    read_complete_run(folder, world)  # What it did can have happened, slips and all.
     return {encode(record) for record in read_records(folder)}
 
 

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from conditions.running.engines.base import InProcess
 from conditions.running.execute import execute
-from conditions.running.plan import Plan, Shard, make_plan, plan_from_json
+from conditions.running.plan import Plan, Shard, make_plan, plan_of
 from conditions.running.runner import Runner
 from conditions.storage.merge import merge
 from conditions.storage.shards import count_episodes
-from gates.aggregate import Aggregate, World, aggregate
+from gates.aggregate import CompleteRun, read_complete_run
+from gates.identities import ReferenceData
 from schemarouter.agents import registry as agents
 from schemarouter.agents.base import Action, Guide
 from schemarouter.agents.reference import Reference
@@ -33,10 +34,11 @@ from tests.toys import (
     SPEC,
     SURFACE,
     Scripted,
+    changed,
     edit_record,
     identities_of,
     read_records,
-    run_json,
+    run_header,
     toy_protocol,
 )
 
@@ -45,8 +47,8 @@ REPEATS = 3
 PLAN: Plan = make_plan(
     toy_protocol(), SURFACE, tasks=TASKS, catalogs=[SMALL], conditions=["FULL", "ORACLE"], repeats=REPEATS
 )
-IDENTITIES = {**identities_of(SURFACE, CATALOGS), "agent": "moody(seed=5)"}
-WORLD = World(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
+IDENTITIES = changed(identities_of(SURFACE, CATALOGS), agent="moody(seed=5)")
+WORLD = ReferenceData(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def fill(folder: Path, shard: Shard | None = None, plan: Plan = PLAN) -> Path:
     """Run the grid, or a shard of it, with the agent whose seed is 5."""
-    header = run_json(toy_protocol(), SURFACE, plan, IDENTITIES)
+    header = run_header(toy_protocol(), SURFACE, plan, IDENTITIES)
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=SPEC, agent=parse("moody(seed=5)"))
     execute(folder, header, plan, InProcess(runner), lambda done: None, shard=shard or Shard(1, 1))
     return folder
@@ -114,7 +116,7 @@ def test_a_grid_is_repeated_whole_and_names_its_repeats_from_the_second_on() -> 
         *names, *[f"{name}#2" for name in names], *[f"{name}#3" for name in names],
     ]  # fmt: skip
     assert PLAN.whole == len(PLAN.units) == REPEATS * once.whole
-    assert plan_from_json(PLAN.as_json(), "run.json") == PLAN and PLAN.fingerprint != once.fingerprint
+    assert plan_of(PLAN.document(), "run.json") == PLAN and PLAN.fingerprint != once.fingerprint
 
 
 @pytest.mark.parametrize("repeats", [0, -1])
@@ -122,7 +124,7 @@ def test_less_than_one_repeat_is_refused(repeats: int) -> None:
     with pytest.raises(UsageError, match=rf"--repeat is a whole number from 1, got {repeats}"):
         make_plan(toy_protocol(), SURFACE, repeats=repeats)
     with pytest.raises(InvalidRunError, match=rf"the plan has {repeats} repeats"):
-        plan_from_json({**PLAN.as_json(), "repeats": repeats}, "run.json")
+        plan_of(changed(PLAN.document(), repeats=repeats), "run.json")
 
 
 def test_the_agent_of_each_repeat_has_a_seed_of_its_own(seeds: list[int], tmp_path: Path) -> None:
@@ -136,44 +138,44 @@ def test_the_agent_of_each_repeat_has_a_seed_of_its_own(seeds: list[int], tmp_pa
     assert count_episodes(folder).finished == 12
 
 
-def passed_of(result: Aggregate) -> dict[tuple[str, str, int], int]:
-    return {(row.task, row.condition, row.repeat): row.figures.passed for row in result.rows}
+def passed_of(result: CompleteRun) -> dict[tuple[str, str, int], int]:
+    return {(row.task, row.condition, row.repeat): row.counts.passed for row in result.rows}
 
 
 def test_every_repeat_is_a_row_with_what_its_seed_made(seeds: list[int], tmp_path: Path) -> None:
-    result = aggregate(fill(tmp_path / "run"), WORLD)
+    result = read_complete_run(fill(tmp_path / "run"), WORLD)
     gives_up = {repeat: random.Random(4 + repeat).random() < 0.5 for repeat in (1, 2, 3)}
     assert {*gives_up.values()} == {True, False}, "these seeds would not show which repeat a row is of"
     assert passed_of(result) == {
         (task, name, repeat): int(not gives_up[repeat])
         for task in TASKS for name in ("FULL", "ORACLE") for repeat in (1, 2, 3)
     }  # fmt: skip
-    assert [row["repeat"] for row in result.as_json()["rows"]] == [1] * 4 + [2] * 4 + [3] * 4
-    assert result.run["stamp"].startswith("EXPLORATORY (") and "repeats" in result.run["stamp"]
+    assert [row.repeat for row in result.rows] == [1] * 4 + [2] * 4 + [3] * 4
+    assert result.header.stamp.startswith("EXPLORATORY (") and "repeats" in result.header.stamp
 
 
 def test_shards_of_repeats_merged_and_gone_on_with_are_the_run_of_one_process(seeds: list[int], tmp_path: Path) -> None:
-    whole = list(aggregate(fill(tmp_path / "whole"), WORLD).chunks())
+    whole = list(read_complete_run(fill(tmp_path / "whole"), WORLD).aggregate().chunks())
     # Five shards do not end where a repeat does.
     apart = [fill(tmp_path / f"part{index}", Shard(index, 5)) for index in range(1, 6)]
     merge(apart, tmp_path / "merged")
-    assert list(aggregate(tmp_path / "merged", WORLD).chunks()) == whole
+    assert list(read_complete_run(tmp_path / "merged", WORLD).aggregate().chunks()) == whole
     shard = next((tmp_path / "merged").glob("episodes-00004-*"))
     shutil.copytree(tmp_path / "merged", tmp_path / "cut")
     lines = shard.read_bytes().splitlines(keepends=True)
     (tmp_path / "cut" / shard.name).write_bytes(b"".join(lines[:-1]))
-    with pytest.raises(InvalidRunError, match=r"not terminal: 11 of 12 episodes; missing toy-en-0\d/12/\w+#\d"):
-        aggregate(tmp_path / "cut", WORLD)
+    with pytest.raises(InvalidRunError, match=r"not complete: 11 of 12 episodes; missing toy-en-0\d/12/\w+#\d"):
+        read_complete_run(tmp_path / "cut", WORLD)
     fill(tmp_path / "cut", Shard(4, 5))
-    assert list(aggregate(tmp_path / "cut", WORLD).chunks()) == whole
+    assert list(read_complete_run(tmp_path / "cut", WORLD).aggregate().chunks()) == whole
 
 
 def test_a_record_that_says_another_repeat_is_refused(seeds: list[int], tmp_path: Path) -> None:
     folder = fill(tmp_path / "run")
     edit_record(folder, "toy-en-01/12/FULL#2", lambda record: replace(record, repeat=3))
     with pytest.raises(InvalidRunError, match=r"line 6: episode toy-en-01/12/FULL#3 was completed before"):
-        aggregate(folder, WORLD)
+        read_complete_run(folder, WORLD)
     folder = fill(tmp_path / "other")
     edit_record(folder, "toy-en-01/12/FULL#3", lambda record: replace(record, repeat=4))
     with pytest.raises(InvalidRunError, match=r"episode toy-en-01/12/FULL#4 is not in the grid"):
-        aggregate(folder, WORLD)
+        read_complete_run(folder, WORLD)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from surface import loader
 from tests.cli.program import SMALL, copied, inside
 
 Copies = Callable[..., Path]
@@ -22,9 +23,17 @@ def _no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _frozen_requests_anew() -> Iterator[None]:
+    """What counts as a frozen request is read once a process: a test that puts other tasks there leaves none behind."""
+    yield
+    loader.frozen_queries.cache_clear()
+    loader.asks_frozen.cache_clear()
+
+
 @pytest.fixture(scope="package")
 def small(tmp_path_factory: pytest.TempPathFactory, _no_checkout: None) -> Path:
-    """A terminal run of twenty episodes; nobody writes to it."""
+    """A complete run of twenty episodes; nobody writes to it."""
     folder = tmp_path_factory.mktemp("runs") / "small"
     made = inside("run", "--out", folder, *SMALL)
     assert made.code == 0, made.err

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
-from conditions.storage.run_directory import RUN_FILE
+from conditions.storage.run_directory import RUN_FILE, RunHeader
 from conditions.storage.shards import header_line, join_line, next_chain
 from schemarouter.canonical import sha256_hex
 from tests.cli.conftest import Copies
@@ -58,19 +58,19 @@ def _identity(name: str, value: object) -> Alter:
 DAMAGE: dict[str, tuple[Alter, tuple[str, ...]]] = {
     "folder missing": (shutil.rmtree, (RUN_FILE, "does not exist")),
     "run.json missing": (lambda f: (f / RUN_FILE).unlink(), (RUN_FILE, "does not exist")),
-    "run.json empty": (lambda f: (f / RUN_FILE).write_bytes(b""), (RUN_FILE, "half-written or no JSON")),
+    "run.json empty": (lambda f: (f / RUN_FILE).write_bytes(b""), (RUN_FILE, "half-written or not JSON")),
     "run.json cut": (lambda f: (f / RUN_FILE).write_bytes((f / RUN_FILE).read_bytes()[:700]), (RUN_FILE, "half-written")),
-    "run.json binary": (lambda f: (f / RUN_FILE).write_bytes(b"\x00\xff\xfe"), (RUN_FILE, "half-written or no JSON")),
-    "run.json a list": (lambda f: (f / RUN_FILE).write_bytes(b"[1]"), (RUN_FILE, "list")),
+    "run.json binary": (lambda f: (f / RUN_FILE).write_bytes(b"\x00\xff\xfe"), (RUN_FILE, "half-written or not JSON")),
+    "run.json a list": (lambda f: (f / RUN_FILE).write_bytes(b"[1]"), (RUN_FILE, "no run header")),
     "run.json foreign": (lambda f: (f / RUN_FILE).write_bytes(b'{"name":"left-pad"}'), (RUN_FILE, "no run header")),
     "run.json a folder": (_folder_as(RUN_FILE), (RUN_FILE, "cannot be read")),
-    "newer": (_header(lambda r: r.__setitem__("schema_version", 99)), (RUN_FILE, "schema_version 99", "up to 2")),
-    "plan empty": (_header(lambda r: r.__setitem__("plan", {})), (RUN_FILE, "no plan")),
+    "newer": (_header(lambda r: r.__setitem__("schema_version", 99)), (RUN_FILE, "schema_version 99", "up to 1")),
+    "plan empty": (_header(lambda r: r.__setitem__("plan", {})), (RUN_FILE, "plan.tasks: Field required")),
     "plan altered": (_header(lambda r: r["plan"].__setitem__("limit", 19)), (RUN_FILE, "contradicts itself")),
     "retriever altered": (_identity("retriever", "bm25(k1=9)"), ("not the locked thing", "retriever")),
     "catalog altered": (_identity("catalogs", {"100": "0" * 64}), ("not the locked thing", "catalogs")),
     "protocol altered": (_identity("protocol", "0" * 64), ("not the locked thing", "protocol")),
-    "identity added": (_identity("moon", "full"), ("not the locked thing", "moon")),
+    "identity added": (_identity("moon", "full"), ("identities.moon: Extra inputs",)),
     "shard missing": (lambda f: (f / SHARD_FILE).unlink(), ("no shard",)),
     "shard empty": (lambda f: (f / SHARD_FILE).write_bytes(b""), (f"{SHARD_FILE}, line 1", "torn")),
     "shard foreign": (lambda f: (f / SHARD_FILE).write_bytes(b'{"a":1}\n'), (f"{SHARD_FILE}, line 1", "no shard header")),
@@ -136,14 +136,14 @@ def _forged(folder: Path, plan: Plan, catalog: int) -> Path:
     """A directory whose header, shard and chain agree on a plan that the surface does not have."""
     run = json.loads((folder / RUN_FILE).read_bytes())
     lines = (folder / SHARD_FILE).read_bytes().splitlines()[1 : 1 + len(set(plan.units))]
-    header = header_line({**run, "plan": plan.as_json()})
+    header = header_line(RunHeader.model_validate({**run, "plan": plan.document().as_json()}))
     chain, written = sha256_hex(header), [header + b"\n"]
     for line in lines:
         record = line.partition(b'"record":')[2][:-1].replace(b'"catalog":100', b'"catalog":%d' % catalog)
         chain = next_chain(chain, record)
         written.append(join_line(chain, record))
     (folder / SHARD_FILE).write_bytes(b"".join(written))
-    return edit_run(folder, plan=plan.as_json())
+    return edit_run(folder, plan=plan.document().as_json())
 
 
 def test_a_consistent_header_over_a_catalog_that_is_not_there_is_refused(copy: Copies) -> None:

@@ -19,7 +19,7 @@ import pytest
 from conditions.running.plan import WHOLE, Shard, Unit
 from conditions.running.runner import Runner
 from conditions.storage.run_directory import RUN_FILE
-from conditions.storage.shards import Counts, count_episodes, join_line, shard_name, split_line, timing_name
+from conditions.storage.shards import ProgressCounts, count_episodes, join_line, shard_name, split_line, timing_name
 from schemarouter.agents.reference import Reference
 from schemarouter.records import EpisodeRecord, decode, encode
 from tests.cli.conftest import Copies
@@ -351,7 +351,7 @@ def test_counts_of_a_run_that_is_being_written_never_fail_fall_or_run_ahead(smal
             for _ in range(READS):
                 least = max(least, done)
                 counts = count_episodes(tmp_path)
-                assert least <= counts.finished <= begun and counts == Counts(counts.finished, 0)
+                assert least <= counts.finished <= begun and counts == ProgressCounts(counts.finished, 0)
                 least = counts.finished
                 reads.release()
         except BaseException as error:

@@ -43,7 +43,7 @@ def test_an_interruption_is_130_keeps_what_was_done_and_the_next_run_completes_i
     assert b"Traceback" not in rest and rest.endswith(b"interrupted; what was done is kept.\n")
     counts = inside("status", out, "--json").json
     assert int(first.split("/")[0]) <= counts["finished"] < MANY
-    assert not counts["terminal"]
+    assert not counts["complete"]
     kept = (out / SHARD_FILE).read_bytes()
     # Outside too: this process may have read the code long before the child did.
     assert outside("run", "--out", out, *COMMAND).code == 0

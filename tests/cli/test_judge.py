@@ -1,20 +1,19 @@
-"""``aggregate``, ``gate`` and ``show`` on a terminal run."""
+"""``aggregate``, ``gate`` and ``show`` on a complete run."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conditions.storage.run_directory import AGGREGATE_FILE, VERDICT_FILE
-from gates import aggregate as aggregates
-from gates import gate as gates
-from schemarouter.cli import judge
+from schemarouter import experiment
+from schemarouter.cli.show import _near
 from schemarouter.state import ExecutionState
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SMALL, aggregated, edit_run, files, inside, refused
+from tests.toys import changed
 
 STAMP = "EXPLORATORY (development surface, part of the grid, another retriever or agent)"
 EPISODE = "dev-de-01/100/SR-5-STATE-AWARE"
@@ -78,10 +77,10 @@ def test_the_gate_table_tells_the_code_of_the_run_and_the_unit_of_differences(co
 def test_a_verdict_that_holds_is_exit_0_and_one_that_fails_exit_1(
     copy: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = gates.judge
+    judged = experiment.judge
 
     for passed in (True, False):
-        monkeypatch.setattr(gates, "judge", lambda *a, p=passed: replace(judged(*a), passed=p))
+        monkeypatch.setattr(experiment, "judge", lambda *a, p=passed, **o: changed(judged(*a, **o), passed=p))
         told = inside("gate", copy())
         assert told.code == (0 if passed else 1)
         assert ("Verdict: PASS" in told.out) is passed
@@ -215,18 +214,18 @@ def test_exposed_routes_stand_in_the_order_of_their_ranks(copy: Copies) -> None:
 
 def test_show_of_an_unknown_episode_of_many_does_not_list_them_all() -> None:
     units = [f"dev-de-{i:02}/100/FULL" for i in range(60)]
-    near = judge._near("dev-de-07/100/FULLL", units)
+    near = _near("dev-de-07/100/FULLL", units)
     assert "Did you mean 'dev-de-07/100/FULL'?" in near and "60" in near and "dev-de-42" not in near
 
 
 @pytest.mark.parametrize("command", ["aggregate", "gate", "show"])
 @pytest.mark.parametrize(("lines", "torn", "words"), [
-    (EPISODES - 1, 0, ("not terminal: 19 of 20 episodes", "dev-de-04/100/ORACLE", "same run command")),
+    (EPISODES - 1, 0, ("not complete: 19 of 20 episodes", "dev-de-04/100/ORACLE", "same run command")),
     (3, 0, ("3 of 20", "…")),
     (0, 0, ("0 of 20",)),
     (7, 50, ("line 9", "torn")),
 ])  # fmt: skip
-def test_no_outcome_before_the_run_is_terminal(
+def test_no_outcome_before_the_run_is_complete(
     lines: int, torn: int, words: tuple[str, ...], command: str, copy: Copies
 ) -> None:
     folder = copy(lines=lines, torn=torn)
@@ -237,10 +236,7 @@ def test_no_outcome_before_the_run_is_terminal(
 
 
 def test_an_aggregate_made_here_is_what_the_library_computes(copy: Copies) -> None:
-    from conditions.storage.run_directory import read_run
-    from schemarouter.cli.world import world_of_run
-
     folder = copy()
-    result = aggregates.aggregate(folder, world_of_run(read_run(folder)))
+    result = experiment.aggregate(folder, write=False)
     assert aggregated(folder) == b"".join(result.chunks())
     assert json.loads(aggregated(folder)) == result.as_json()

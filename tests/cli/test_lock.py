@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from conditions.running.plan import Unit
+from conditions.running.provenance import clean_commit
 from conditions.running.runner import Runner
 from preregistration import protocol
 from preregistration.lock import FILES, Lock
@@ -32,8 +32,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for name in protocol.FILES.values():
         (tmp_path / name).write_bytes((protocol.FOLDER / name).read_bytes())
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
-    monkeypatch.setattr(locking, "fingerprints_here", lambda surface, **_: dict(here))
-    monkeypatch.setattr(locking, "clean_commit", lambda: "c0ffee")
+    monkeypatch.setattr("gates.identities.locked_fingerprints", lambda surface, **_: dict(here))
+    monkeypatch.setattr("schemarouter.experiment.locked_fingerprints", lambda surface, **_: dict(here))
+    for module in ("conditions.running.provenance", "schemarouter.experiment"):
+        monkeypatch.setattr(f"{module}.clean_commit", lambda: "c0ffee")
     monkeypatch.setattr(locking, "AUDIT", "README.md")
     monkeypatch.setattr("surface.loader.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
     return here
@@ -67,13 +69,12 @@ def test_the_release_is_refused_for_a_changed_byte_a_missing_audit_or_without_wo
 
 
 def test_an_unclean_tree_is_neither_locked_nor_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, Any] = {"commit": "c0ffee", "dirty": True}
-    monkeypatch.setattr("schemarouter.cli.world.provenance", lambda: told)
+    monkeypatch.setattr("conditions.running.provenance._commit", lambda out: ("c0ffee", True))
     with pytest.raises(InvalidRunError, match="uncommitted changes"):
-        locking.clean_commit()
-    told.update(commit=None, dirty=None)
+        clean_commit()
+    monkeypatch.setattr("conditions.running.provenance._commit", lambda out: (None, None))
     with pytest.raises(InvalidRunError, match="git checkout"):
-        locking.clean_commit()
+        clean_commit()
 
 
 def test_status_tells_lock_amendment_and_release(toy: dict[str, str]) -> None:

@@ -122,7 +122,7 @@ def test_a_run_goes_on_to_its_end_when_nobody_can_be_told(where: str, display: s
             stdout=subprocess.PIPE, stderr={"full": full, "gone": gone}[where], env=environment(), cwd=ROOT, check=False,
         )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"")
-    assert inside("status", tmp_path / "run").out == "5/5 episodes, terminal\n"
+    assert inside("status", tmp_path / "run").out == "5/5 episodes, complete\n"
 
 
 def test_a_mistake_keeps_its_exit_code_when_nobody_can_be_told() -> None:

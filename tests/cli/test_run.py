@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from conditions.running import provenance
 from conditions.running.plan import WHOLE, Unit
 from conditions.running.runner import Runner
 from conditions.storage.run_directory import RUN_FILE
 from conditions.storage.shards import timing_name
-from schemarouter.cli import world
 from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies
 from tests.cli.program import (
@@ -159,7 +159,7 @@ def test_a_run_of_other_code_is_refused_with_the_difference(copy: Copies) -> Non
 def test_a_run_whose_code_was_changed_since_is_refused(copy: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = copy(lines=7)
     before = files(folder)
-    monkeypatch.setattr(world, "code_fingerprint", lambda root: "f" * 64)
+    monkeypatch.setattr(provenance, "code_fingerprint", lambda root: "f" * 64)
     told = refused(inside("run", "--out", folder, *SMALL), 3, "provenance.code", f"{'f' * 64!r} now")
     assert told.count("provenance.") == 1
     assert files(folder) == before
@@ -199,11 +199,11 @@ def test_an_out_inside_the_checkout_can_be_gone_on_with(tmp_path: Path, monkeypa
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     monkeypatch.delenv("GIT_DIR")
-    monkeypatch.setattr(world, "ROOT", checkout.resolve())
+    monkeypatch.setattr(provenance, "ROOT", checkout.resolve())
     git = ["git", "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
         subprocess.run([*git, *command], check=True, capture_output=True)
-    assert world.provenance()["dirty"] is False
+    assert provenance.provenance().dirty is False
     out = checkout / "mine"
     assert inside("run", "--out", out, *SMALL).code == 0
     before = files(out)
@@ -288,4 +288,4 @@ def test_an_unknown_view_in_a_header_is_refused_by_name(copy: Copies) -> None:
     header = json.loads((folder / RUN_FILE).read_bytes())
     stamp = header["stamp"].replace(")", ", another view of the catalogs)")
     edit_run(folder, identities={**header["identities"], "catalog_view": "names_only"}, stamp=stamp)
-    refused(inside("gate", folder), 3, "unknown catalog view 'names_only'", "Did you mean 'names-only'?")
+    refused(inside("gate", folder), 3, "catalog_view: Input should be 'full' or 'names-only'")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from conditions.running import provenance
 from conditions.running.plan import Shard
 from conditions.running.provenance import ROOT, code_fingerprint
 from conditions.storage.run_directory import RUN_FILE, VERDICT_FILE
 from conditions.storage.shards import shard_name
-from schemarouter.cli import world
 from schemarouter.cli.progress import Display, progress_display
 from tests.cli.conftest import Copies
 from tests.cli.program import SHARD_FILE, SMALL, aggregated, edit_run, files, inside, refused
@@ -50,7 +50,7 @@ def test_shards_made_apart_and_merged_are_the_run_of_one_process(tmp_path: Path,
     told = f"3 shards in {tmp_path / 'merged'}. Next: schemarouter gate {tmp_path / 'merged'}\n"
     assert (merged.code, merged.stdout, merged.err) == (0, b"", told)
     assert aggregated(tmp_path / "merged") == whole
-    assert inside("status", tmp_path / "merged").out == "10/10 episodes, terminal\n"
+    assert inside("status", tmp_path / "merged").out == "10/10 episodes, complete\n"
 
 
 def test_shards_made_in_one_directory_are_the_run_of_one_process(tmp_path: Path, whole: bytes) -> None:
@@ -234,10 +234,10 @@ def test_json_progress_is_counts_alone_from_start_to_end(tmp_path: Path) -> None
 
 
 def test_json_progress_is_told_at_most_once_a_second(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_display(Display.json, 100) as show:
+    with progress_display(Display.json) as show:
         for done in range(101):
             clock.now = 100.0 + done / 8
-            show(done)
+            show(done, 100)
     told = events(capsys.readouterr().err)
     assert [event["finished"] for event in told] == [*range(0, 97, 8), 100]
     assert [event["event"] for event in told] == ["start", *["progress"] * 12, "end"]
@@ -249,10 +249,10 @@ def test_json_progress_is_told_at_most_once_a_second(clock: Clock, capsys: pytes
 def test_json_progress_of_a_run_that_goes_on_counts_its_pace_from_there(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress_display(Display.json, 100) as show:
-        show(60)
+    with progress_display(Display.json) as show:
+        show(60, 100)
         clock.now += 2.0
-        show(70)
+        show(70, 100)
     start, middle, _ = events(capsys.readouterr().err)
     assert (start["finished"], start["episodes_per_second"], start["seconds_left"]) == (60, None, None)
     assert (middle["episodes_per_second"], middle["seconds_left"]) == (5.0, 6.0)
@@ -262,9 +262,9 @@ def test_json_progress_ends_with_an_event_whatever_ended_the_run(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failing() -> None:
-        with progress_display(Display.json, 9) as show:
-            show(0)
-            show(4)
+        with progress_display(Display.json) as show:
+            show(0, 9)
+            show(4, 9)
             raise KeyError("x")
 
     with pytest.raises(KeyError):
@@ -274,9 +274,9 @@ def test_json_progress_ends_with_an_event_whatever_ended_the_run(
 
 
 def test_a_clock_that_stands_still_divides_by_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_display(Display.json, 2) as show:
+    with progress_display(Display.json) as show:
         for done in range(3):
-            show(done)
+            show(done, 2)
     assert {event["episodes_per_second"] for event in events(capsys.readouterr().err)} == {None}
 
 
@@ -286,10 +286,10 @@ def test_a_terminal_is_shown_a_bar_with_counts_and_pace(clock: Clock, monkeypatc
     monkeypatch.setattr(
         "rich.console.Console", lambda stderr: Console(file=screen, force_terminal=True, width=120, color_system=None)
     )
-    with progress_display(None, 40) as show:
-        show(0)
+    with progress_display(None) as show:
+        show(0, 40)
         clock.now += 4.0
-        show(30)
+        show(30, 40)
     assert "episodes" in screen.getvalue() and "30/40" in screen.getvalue() and "7.5/s" in screen.getvalue()
 
 
@@ -299,9 +299,9 @@ def test_a_display_that_cannot_be_written_is_dropped(display: Display, monkeypat
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
     shown = []
-    with progress_display(display, 2) as show:
+    with progress_display(display) as show:
         for done in range(3):
-            show(done)
+            show(done, 2)
             shown.append(done)
     assert shown == [0, 1, 2]
 
@@ -322,7 +322,7 @@ def test_without_asking_other_code_is_refused_with_the_difference_and_the_way_on
     folder = copy(lines=7)
     under_other_code(folder)
     before = files(folder)
-    told = refused(inside("run", "--out", folder, *SMALL), 3, "another run", "--out", "go on with --exploratory")
+    told = refused(inside("run", "--out", folder, *SMALL), 3, "another run", "--out", "resume it with --exploratory")
     lines = [line.strip() for line in told.splitlines() if line.startswith("  ")]
     assert len(lines) == 1 and lines[0].startswith(f"provenance.code: {OTHER!r} there, ")
     assert files(folder) == before
@@ -337,12 +337,12 @@ def test_asked_for_a_run_goes_on_under_other_code_stamped_and_with_its_history(c
     assert run["provenance"] == begun
     (resumed,) = run["resumed"]
     assert resumed["code"] == code_fingerprint(ROOT) and "--exploratory" in resumed["argv"]
-    assert run["stamp"].endswith("gone on under other code, asked for)")
+    assert run["stamp"].endswith("resumed under other code, asked for)")
     assert (folder / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
     judged = inside("gate", folder)
     assert judged.code in (0, 1), judged.err
-    assert "gone on under other code" in judged.out
-    assert "gone on under other code" in (folder / VERDICT_FILE).read_text()
+    assert "resumed under other code" in judged.out
+    assert "resumed under other code" in (folder / VERDICT_FILE).read_text()
 
 
 def test_a_run_that_has_gone_on_goes_on_again_under_the_latest_code_alone(
@@ -356,7 +356,7 @@ def test_a_run_that_has_gone_on_goes_on_again_under_the_latest_code_alone(
     for more in ((), ("--exploratory",)):
         assert inside("run", "--out", folder, *SMALL, *more).code == 0
         assert files(folder) == before
-    monkeypatch.setattr(world, "code_fingerprint", lambda root: "f" * 64)
+    monkeypatch.setattr(provenance, "code_fingerprint", lambda root: "f" * 64)
     refused(inside("run", "--out", folder, *SMALL), 3, "provenance.code", f"{'f' * 64!r} now")
     assert inside("run", "--out", folder, *SMALL, "--exploratory").code == 0
     history = json.loads((folder / RUN_FILE).read_bytes())["resumed"]
@@ -378,7 +378,7 @@ def test_another_run_is_refused_asked_for_or_not(command: tuple[str, ...], diffe
     before = files(folder)
     for more in ((), ("--exploratory",)):
         told = refused(inside("run", "--out", folder, *QUIET, *command, *more), 3, "another run", differing)
-        assert "go on with --exploratory" not in told
+        assert "resume it with --exploratory" not in told
     assert files(folder) == before
 
 
@@ -388,11 +388,11 @@ def test_a_history_that_was_taken_out_contradicts_the_stamp(copy: Copies) -> Non
     (folder / SHARD_FILE).write_bytes(b"".join((folder / SHARD_FILE).read_bytes().splitlines(keepends=True)[:8]))
     assert inside("run", "--out", folder, *SMALL, "--exploratory").code == 0
     edit_run(folder, resumed=[])
-    refused(inside("gate", folder), 3, "the stamp is", "gone on under other code")
+    refused(inside("gate", folder), 3, "the stamp is", "resumed under other code")
 
 
 @pytest.mark.parametrize("history", [["x"], [7], [None], [{}], [{"code": "c"}]], ids=json.dumps)
 def test_a_history_that_is_none_is_refused_by_every_command(history: list[Any], copy: Copies) -> None:
     folder = edit_run(copy(lines=7), resumed=history)
     for command in (("status", folder), ("gate", folder), ("run", "--out", folder, *SMALL, "--exploratory")):
-        refused(inside(*command), 3, RUN_FILE, "resumed.0.")
+        refused(inside(*command), 3, RUN_FILE, "resumed.0")

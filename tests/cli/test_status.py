@@ -11,7 +11,7 @@ from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SHARD_FILE, files, inside, refused
 
 OUTCOMES = re.compile(
-    r"pass|fail|recall|recover|complet|stall|token|miss|verdict|reason|step|turn|SR-|ORACLE|dev-", re.I
+    r"pass|fail|recall|recover|completed|completion|stall|token|miss|verdict|reason|step|turn|SR-|ORACLE|dev-", re.I
 )
 
 
@@ -24,13 +24,13 @@ def test_status_counts_whole_lines_and_tells_no_outcome(lines: int, torn: int, f
     before = files(folder)
     text, json = inside("status", folder), inside("status", folder, "--json")
     done = finished == EPISODES
-    assert text.out == f"{finished}/{EPISODES} episodes" + (", terminal\n" if done else "\n")
+    assert text.out == f"{finished}/{EPISODES} episodes" + (", complete\n" if done else "\n")
     assert json.json == {
         "stamp": "EXPLORATORY (development surface, part of the grid, another retriever or agent)",
         "finished": finished,
         "expected": EPISODES,
         "infrastructure_attempts": 0,
-        "terminal": done,
+        "complete": done,
     }
     assert (text.code, text.err, json.code, json.err) == (0, "", 0, "")
     assert not OUTCOMES.search(text.out)

@@ -48,7 +48,7 @@ def test_locking_again_writes_the_lock_that_stands_there(tmp_path: Path, monkeyp
 def test_the_frozen_surface_cannot_be_locked_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surface.loader.load_surface", lambda name: Surface(name, (), {}))
     monkeypatch.setattr("preregistration.lock.read_lock", lambda name: None)
-    monkeypatch.setattr("conditions.storage.run_directory.write_whole", lambda *_: pytest.fail("written"))
+    monkeypatch.setattr("schemarouter.files.write_whole", lambda *_: pytest.fail("written"))
     refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "not written")
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from conditions.running import provenance as code
-from conditions.storage.run_directory import PROVENANCE_PARTS
+from conditions.storage.run_directory import Provenance
 from preregistration.lock import FILES
-from schemarouter.cli import world
 from schemarouter.cli.render import code_text, points
 from schemarouter.errors import InvalidRunError
+from tests.toys import PROVENANCE, changed
 
 read_anew = code.code_fingerprint.__wrapped__
 
@@ -85,24 +85,23 @@ def test_a_file_that_cannot_be_read_is_one_message(root: Path, monkeypatch: pyte
 
 def test_the_code_of_this_program_is_all_of_it() -> None:
     named = {*code._code_files(code.ROOT)}
-    assert {"conditions/storage/run_lock.py", "schemarouter/cli/world.py", "preregistration/lock.py"} <= named
+    assert {"conditions/storage/run_lock.py", "gates/identities.py", "preregistration/lock.py"} <= named
     assert any(name.startswith("surface/catalog/") for name in named)
     assert named.isdisjoint(f"preregistration/{name}" for name in FILES.values())
-    assert world.provenance()["code"] == code.code_fingerprint(code.ROOT)
+    assert code.provenance().code == code.code_fingerprint(code.ROOT)
 
 
 def test_a_provenance_has_the_parts_that_a_run_directory_is_read_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["schemarouter", "run", "r\udcff", "한"])
-    told = world.provenance()
-    assert {*told} == {*PROVENANCE_PARTS}
-    assert all(type(value) in PROVENANCE_PARTS[name] for name, value in told.items())
-    assert told["argv"] == ["run", "r\\udcff", "한"]
+    assert code.provenance().argv == ("run", "r\\udcff", "한")
+    assert Provenance.model_validate(code.provenance().as_json()) == code.provenance()
+    assert code.provenance(argv=()).argv == ()
 
 
 def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"rev-parse": str(code.ROOT)}
-    monkeypatch.setattr(world, "_git", lambda *arguments: answers.get(arguments[0]))
-    assert world.provenance()["dirty"] is None
+    monkeypatch.setattr(code, "_git", lambda *arguments: answers.get(arguments[0]))
+    assert code.provenance().dirty is None
 
 
 @pytest.mark.parametrize(
@@ -112,13 +111,15 @@ def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.Monk
             {"commit": "a" * 40, "dirty": False, "code": "b" * 64},
             "commit aaaaaaaaaaaa, no uncommitted changes, SHA-256 bbbbbbbbbbbb.",
         ),
-        ({"commit": "a" * 40, "dirty": True}, "commit aaaaaaaaaaaa, uncommitted changes, SHA-256 unknown."),
-        ({"commit": ["[/x]"], "dirty": {}}, "commit ['[/x]'], changes unknown, SHA-256 unknown."),
-        ({}, "commit unknown, changes unknown, SHA-256 unknown."),
+        (
+            {"commit": "a" * 40, "dirty": True, "code": "c" * 64},
+            "commit aaaaaaaaaaaa, uncommitted changes, SHA-256 cccccccccccc.",
+        ),
+        ({"commit": None, "dirty": None, "code": ""}, "commit unknown, changes unknown, SHA-256 unknown."),
     ],
 )  # fmt: skip
 def test_the_code_of_a_run_is_told_in_a_line(provenance: dict[str, object], told: str) -> None:
-    assert code_text(provenance) == f"Code of the run: {told}"
+    assert code_text(changed(PROVENANCE, **provenance)) == f"Code of the run: {told}"
 
 
 @pytest.mark.parametrize(

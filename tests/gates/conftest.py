@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +12,12 @@ from conditions.running.engines.base import InProcess
 from conditions.running.execute import execute
 from conditions.running.plan import make_plan
 from conditions.running.runner import Runner
-from gates import parallel_replay
-from gates.aggregate import World
+from gates.identities import ReferenceData
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.catalog import Catalog
 from schemarouter.retrieval.spec import parse
 from surface.loader import Surface, load_catalogs, load_surface
-from tests.toys import identities_of, run_json
+from tests.toys import identities_of, run_header
 
 
 @dataclass(frozen=True)
@@ -30,7 +25,7 @@ class Slice:
     """The slice as it was run; a test takes a copy of the folder."""
 
     template: Path
-    world: World
+    world: ReferenceData
     protocol: Protocol
     surface: Surface
     catalogs: dict[int, Catalog]
@@ -64,31 +59,6 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Slice:
     identities = identities_of(surface, catalogs)
     folder = tmp_path_factory.mktemp("real") / "run"
     runner = Runner(protocol, surface, catalogs, retriever=parse("bm25"), agent=parse("reference"))
-    execute(folder, run_json(protocol, surface, plan, identities), plan, InProcess(runner), lambda done: None)
-    world = World(protocol, surface, catalogs, lambda run: identities)
+    execute(folder, run_header(protocol, surface, plan, identities), plan, InProcess(runner), lambda done: None)
+    world = ReferenceData(protocol, surface, catalogs, lambda run: identities)
     return Slice(folder, world, protocol, surface, catalogs, plan.tasks)
-
-
-class AtOnce:
-    """Stands for a pool of processes: what is handed in is done here, and what comes of it is there to be asked for."""
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(work(*arguments))
-        return future
-
-
-@contextmanager
-def late_bench(judge: parallel_replay.Judge, workers: int) -> Iterator[parallel_replay.Bench]:
-    """A bench that gives nothing back before it is asked for the rest or has more than two processes take."""
-    parallel_replay._judge.make(lambda: judge)
-    yield parallel_replay._Elsewhere(judge, AtOnce(), 2, at_home=0)  # type: ignore[arg-type]
-
-
-@pytest.fixture(params=["here", "late"])
-def judged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records are judged one by one, or in batches that come back after others were read."""
-    if request.param == "late":
-        monkeypatch.setattr("gates.aggregate.bench", late_bench)
-        monkeypatch.setattr("gates.parallel_replay._BATCH", 4)
-        monkeypatch.setattr("gates.parallel_replay._BATCHES_A_WORKER", 1)

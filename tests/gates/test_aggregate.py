@@ -1,4 +1,4 @@
-"""The terminal aggregate of a real run: an altered, incomplete, doubled or mixed set is refused, with what is wrong."""
+"""The aggregate of a complete run: an altered, incomplete, doubled or mixed set is refused, with what is wrong."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import orjson
 import pytest
 
 from conditions.running.plan import WHOLE, Shard
-from conditions.storage.run_directory import AGGREGATE_FILE, RUN_FILE, pretty_json, read_run
+from conditions.storage.run_directory import AGGREGATE_FILE, RUN_FILE, read_header
 from conditions.storage.shards import ShardWriter, header_line, shard_name
-from gates.aggregate import Aggregate, World, aggregate, write_aggregate
+from gates.aggregate import CompleteRun, read_complete_run, write_aggregate
+from gates.identities import ReferenceData
 from gates.measures import MEASURES
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import pretty_json
 from schemarouter.records import Ended, EpisodeRecord, Exposed, ModelTurn, Observed
 from tests.gates.conftest import Slice
-from tests.toys import edit_record, position, read_records, toy_run, with_events, write_records
+from tests.toys import changed, edit_record, position, read_records, toy_run, with_events, write_records
 
-pytestmark = pytest.mark.usefixtures("judged")
 SHARD = shard_name(WHOLE)
 
 
@@ -32,9 +33,9 @@ def run(real: Slice, tmp_path: Path) -> Path:
     return real.copy(tmp_path)
 
 
-def refused(folder: Path, world: World, *told: str) -> None:
+def refused(folder: Path, world: ReferenceData, *told: str) -> None:
     with pytest.raises(InvalidRunError) as caught:
-        aggregate(folder, world)
+        read_complete_run(folder, world)
     for part in told:
         assert part in str(caught.value)
 
@@ -47,26 +48,26 @@ def episode(folder: Path, condition: str, number: int = 0) -> str:
 
 
 def test_an_untouched_run_is_aggregated_whole_in_the_order_of_its_grid(real: Slice, run: Path) -> None:
-    result = aggregate(run, real.world)
+    result = read_complete_run(run, real.world)
     assert [(row.task, row.catalog, row.condition) for row in result.rows] == [
         (unit.task, unit.catalog, unit.condition) for unit in result.plan.units
     ]
     assert (len(result.rows), len(result.plan.tasks), result.infrastructure_attempts) == (30, 6, 0)
     assert {real.surface.by_id[task].prompt.language for task in real.tasks} == {"en", "ko", "es", "ja", "de", "mixed"}
     full, oracle = result.select("FULL"), result.select("ORACLE")
-    assert all(row.figures.passed for row in [*full, *oracle])
-    assert any(not row.figures.passed for row in result.select("SR-5-STATIC")), "else the slice shows nothing"
+    assert all(row.counts.passed for row in [*full, *oracle])
+    assert any(not row.counts.passed for row in result.select("SR-5-STATIC")), "else the slice shows nothing"
 
 
 def test_the_order_of_lines_changes_nothing(real: Slice, run: Path) -> None:
-    before = aggregate(run, real.world)
+    before = read_complete_run(run, real.world)
     write_records(run, read_records(run)[::-1])
-    assert pretty_json(aggregate(run, real.world).as_json()) == pretty_json(before.as_json())
+    assert read_complete_run(run, real.world).aggregate().to_bytes() == before.aggregate().to_bytes()
 
 
 def test_the_file_holds_every_measure_with_its_sums_and_null_where_it_is_undefined(real: Slice, run: Path) -> None:
-    result = aggregate(run, real.world)
-    write_aggregate(run, result)
+    result = read_complete_run(run, real.world)
+    write_aggregate(run, result.aggregate())
     told = orjson.loads((run / AGGREGATE_FILE).read_bytes())
     assert told["episodes"] == {"counted": 30, "expected": 30} and len(told["rows"]) == 30
     for name in result.plan.conditions:
@@ -85,7 +86,11 @@ def test_one_lost_episode_is_refused_by_name_with_the_remedy(real: Slice, run: P
     records = read_records(run)
     write_records(run, [*records[:13], *records[14:]])
     refused(
-        run, real.world, "not terminal: 29 of 30", f"missing {records[13].episode_id}", "The same run command goes on"
+        run,
+        real.world,
+        "not complete: 29 of 30",
+        f"missing {records[13].episode_id}",
+        "The same run command resumes it",
     )
 
 
@@ -102,7 +107,7 @@ def test_a_second_shard_with_the_same_episodes_is_refused(real: Slice, run: Path
 
 def first_of_two(run: Path) -> None:
     """Leave of a run the shard that would be the first of two."""
-    records, told = read_records(run), read_run(run)
+    records, told = read_records(run), read_header(run)
     (run / SHARD).unlink()
     header = header_line(told, Shard(1, 2))
     with ShardWriter(run / shard_name(Shard(1, 2)), header) as writer:
@@ -112,7 +117,7 @@ def first_of_two(run: Path) -> None:
 
 def second_shard(run: Path, source: Path) -> None:
     """Put the first shard of a run into another one as its second."""
-    told = read_run(source)
+    told = read_header(source)
     with ShardWriter(run / shard_name(Shard(2, 2)), header_line(told, Shard(2, 2))) as writer:
         for record in read_records(source):
             writer.append(record)
@@ -196,15 +201,15 @@ def test_a_run_without_shards_is_refused(real: Slice, run: Path) -> None:
 
 
 def changed_run(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    told = read_run(folder)
-    change(told)
-    (folder / RUN_FILE).write_bytes(pretty_json(told))
+    header = read_header(folder).as_json()
+    change(header)
+    (folder / RUN_FILE).write_bytes(pretty_json(header))
 
 
 def test_a_changed_catalog_hash_in_the_header_of_a_shard_is_refused(real: Slice, run: Path) -> None:
-    identities = read_run(run)["identities"]
+    identities = read_header(run).identities
     records = read_records(run)
-    write_records(run, records, identities={**identities, "catalogs": {"100": "0" * 64}})
+    write_records(run, records, identities=changed(identities, catalogs={"100": "0" * 64}))
     refused(run, real.world, f"{SHARD}, line 1: the shard's identities are not those of run.json: catalogs")
 
 
@@ -236,7 +241,7 @@ def test_a_run_json_that_lacks_a_part_is_refused_in_words(real: Slice, run: Path
 
     changed_run(run, lambda told: told.pop(part))
     with pytest.raises(InvalidRunError, match=part):
-        judge(aggregate(run, real.world), real.protocol)
+        judge(read_complete_run(run, real.world), real.protocol)
 
 
 def test_another_catalog_under_the_same_name_is_refused_by_what_it_answers(real: Slice, run: Path) -> None:
@@ -286,13 +291,13 @@ def test_arms_that_do_not_start_from_one_ranking_are_refused(real: Slice, run: P
         return with_events(record, events)
 
     line = edit_record(run, episode(run, "SR-5-STATIC", 1), swap)
-    refused(run, real.world, "the arms start from different rankings", f"{SHARD}, line {line}")
+    refused(run, real.world, "the conditions start from different rankings", f"{SHARD}, line {line}")
 
 
 def test_an_outcome_relabelled_as_infrastructure_leaves_the_run_incomplete(real: Slice, run: Path) -> None:
     name = episode(run, "SR-5-STATE-AWARE", 1)
     edit_record(run, name, edit_event(Ended, reason="infrastructure"))
-    refused(run, real.world, "not terminal: 29 of 30", name)
+    refused(run, real.world, "not complete: 29 of 30", name)
 
 
 @pytest.mark.parametrize("attempt", [2, 0, 7])
@@ -303,11 +308,11 @@ def test_an_attempt_out_of_order_is_refused(real: Slice, run: Path, attempt: int
 
 
 def test_attempts_that_the_machine_ended_are_counted_and_not_scored(real: Slice, run: Path) -> None:
-    before: Aggregate = aggregate(run, real.world)
+    before: CompleteRun = read_complete_run(run, real.world)
     records = read_records(run)
     lost = replace(records[0], events=(Ended(0, "infrastructure", "MemoryError: ", ()),))
     write_records(run, [lost, replace(lost, attempt=2), replace(records[0], attempt=3), *records[1:]])
-    after = aggregate(run, real.world)
+    after = read_complete_run(run, real.world)
     assert after.infrastructure_attempts == 2 and after.rows == before.rows
 
 
@@ -331,11 +336,11 @@ def put_before(folder: Path, name: str, lost: Callable[[EpisodeRecord], EpisodeR
 def test_an_attempt_may_have_ended_after_any_event_of_its_first_turn(
     real: Slice, tmp_path: Path, condition: str
 ) -> None:
-    before = aggregate(real.template, real.world)
+    before = read_complete_run(real.template, real.world)
     for kept in range(5):
         run = real.copy(tmp_path / str(kept))
         put_before(run, episode(run, condition), partial(lost_attempt, kept=kept))
-        after = aggregate(run, real.world)
+        after = read_complete_run(run, real.world)
         assert after.infrastructure_attempts == 1 and after.rows == before.rows
 
 
@@ -378,7 +383,7 @@ def test_an_attempt_that_the_machine_ended_starts_from_the_ranking_of_the_others
         return with_events(record, [replace(opening, ranking=ranking), lost_attempt(record, 0).events[0]])
 
     line = put_before(run, episode(run, "SR-5-STATIC", 1), lost)
-    refused(run, real.world, "the arms start from different rankings", f"{SHARD}, line {line}")
+    refused(run, real.world, "the conditions start from different rankings", f"{SHARD}, line {line}")
 
 
 def test_a_time_limit_is_refused_in_a_run_without_one(real: Slice, run: Path) -> None:

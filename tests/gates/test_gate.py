@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
-from gates.aggregate import Aggregate, Row
-from gates.gate import Criterion, Gate, Statistics, Verdict, judge
-from gates.measures import Figures
+from gates.aggregate import CompleteRun, EpisodesCounted
+from gates.criteria import Criteria
+from gates.episode_table import EpisodeRow
+from gates.gate import judge
+from gates.measures import EpisodeCounts
+from gates.statistics import Statistics
+from gates.verdict import Criterion, Verdict
 from tests.strategies import LAWS
-from tests.toys import SR, toy_protocol
+from tests.toys import SR, complete_run, toy_protocol
 
 STATIC, PROGRESSIVE, AWARE = SR
 PROTOCOL = toy_protocol(20)
@@ -26,10 +30,10 @@ SIZES = (12, 36)
 STATISTICS = Statistics(CELLS, PROTOCOL.statistics)
 
 
-def figures(**given_figures: int) -> Figures:
-    """Figures that are zero but for those given and for what every episode has."""
-    told = dict.fromkeys((item.name for item in fields(Figures)), 0)
-    return Figures(**{**told, "episodes": 1, "steps_required": 2, **given_figures})
+def figures(**given_figures: int) -> EpisodeCounts:
+    """EpisodeCounts that are zero but for those given and for what every episode has."""
+    told = dict.fromkeys((item.name for item in fields(EpisodeCounts)), 0)
+    return EpisodeCounts(**{**told, "episodes": 1, "steps_required": 2, **given_figures})
 
 
 def spread(total: int, most: int | None = None, parts: int = 20) -> list[int]:
@@ -48,21 +52,22 @@ GOOD: Mapping[str, Mapping[str, int]] = {
 }
 
 
-def rows_of(sums: Mapping[str, Mapping[str, int]]) -> list[Row]:
+def rows_of(sums: Mapping[str, Mapping[str, int]]) -> list[EpisodeRow]:
     """Twenty episodes an arm that add up to the sums."""
     rows = []
     units = [(task, size) for size in SIZES for task in TASKS]
     for condition, wanted in sums.items():
         shares = {name: spread(total) for name, total in wanted.items()}
         for n, (task, size) in enumerate(units):
-            rows.append(Row(task, size, condition, figures(**{name: share[n] for name, share in shares.items()})))
+            rows.append(
+                EpisodeRow(task, size, condition, figures(**{name: share[n] for name, share in shares.items()}))
+            )
     return rows
 
 
-def result_of(rows: Sequence[Row], stamp: str = "EXPLORATORY") -> Aggregate:
+def result_of(rows: Sequence[EpisodeRow], stamp: str = "EXPLORATORY") -> CompleteRun:
     conditions = tuple(dict.fromkeys(row.condition for row in rows)) or (AWARE, PROGRESSIVE)
-    run = {"stamp": stamp, "identities": {"surface": "x"}, "provenance": {"commit": "c"}}
-    return Aggregate(run, Plan(TASKS, SIZES, conditions), tuple(rows), 0, CELLS)
+    return complete_run(Plan(TASKS, SIZES, conditions), rows, CELLS, stamp)
 
 
 def criteria(**changes: Mapping[str, int]) -> list[Criterion]:
@@ -71,7 +76,7 @@ def criteria(**changes: Mapping[str, int]) -> list[Criterion]:
     sums = {condition: dict(told) for condition, told in GOOD.items()}
     for key, change in changes.items():
         sums[names[key]] |= change
-    return list(Gate(result_of(rows_of(sums)), PROTOCOL, STATISTICS).criteria())
+    return list(Criteria(result_of(rows_of(sums)), PROTOCOL, STATISTICS).all())
 
 
 def passed(number: int, **changes: Mapping[str, int]) -> bool:
@@ -107,7 +112,7 @@ def test_task_pass_may_be_exactly_the_allowed_points_below_progressive_and_no_mo
     gate = PROTOCOL.gate.model_copy(update={"max_pass_loss_percentage_points": loss})
     sums = {AWARE: {"passed": aware}, PROGRESSIVE: {"passed": progressive}}
     result = result_of(rows_of(sums))
-    found = Gate(result, PROTOCOL.model_copy(update={"gate": gate}), STATISTICS).criteria()[0]
+    found = Criteria(result, PROTOCOL.model_copy(update={"gate": gate}), STATISTICS).all()[0]
     assert found.passed is held and found.sums == {"state_aware": (aware, 20), "progressive": (progressive, 20)}
 
 
@@ -116,12 +121,11 @@ def test_two_points_of_fifty_episodes_are_exactly_one_episode(lost: int, held: b
     # 49/50 - 50/50 is -0.02 in decimals; in floats it is -0.020000000000000018.
     tasks = tuple(f"t{n:02d}" for n in range(50))
     cells = dict.fromkeys(tasks, "stratum_0/en")
-    rows = [Row(task, 12, PROGRESSIVE, figures(passed=1)) for task in tasks]
-    rows += [Row(task, 12, AWARE, figures(passed=int(n >= lost))) for n, task in enumerate(tasks)]
-    run = {"stamp": "", "identities": {}, "provenance": {}}
-    result = Aggregate(run, Plan(tasks, (12,), (AWARE, PROGRESSIVE)), tuple(rows), 0, cells)
+    rows = [EpisodeRow(task, 12, PROGRESSIVE, figures(passed=1)) for task in tasks]
+    rows += [EpisodeRow(task, 12, AWARE, figures(passed=int(n >= lost))) for n, task in enumerate(tasks)]
+    result = complete_run(Plan(tasks, (12,), (AWARE, PROGRESSIVE)), rows, cells)
     assert 49 / 50 - 50 / 50 < -0.02
-    assert Gate(result, PROTOCOL, Statistics(cells, PROTOCOL.statistics)).criteria()[0].passed is held
+    assert Criteria(result, PROTOCOL, Statistics(cells, PROTOCOL.statistics)).all()[0].passed is held
 
 
 @pytest.mark.parametrize(
@@ -201,19 +205,19 @@ def test_an_undefined_figure_fails_its_criterion_and_says_so(number: int, change
     assert [item.number for item in found if item.undefined] == [number]
     judged = found[number - 1]
     assert not judged.passed and judged.estimate is None and "0/0" in judged.detail
-    assert not any(judged.carried_by.values())
+    assert not any(judged.supported_by.values())
 
 
 @pytest.mark.parametrize("arm", [AWARE, PROGRESSIVE])
 def test_without_an_arm_its_criteria_are_undefined_and_fail(arm: str) -> None:
     rows = [row for row in rows_of(GOOD) if row.condition != arm]
-    found = Gate(result_of(rows), PROTOCOL, STATISTICS).criteria()
+    found = Criteria(result_of(rows), PROTOCOL, STATISTICS).all()
     assert {item.number for item in found if item.undefined} == ({1, 2, 3, 4} if arm == AWARE else {1, 3, 4})
     assert not any(item.passed for item in found if item.undefined)
 
 
 def test_a_run_without_episodes_passes_nothing() -> None:
-    found = Gate(result_of([]), PROTOCOL, STATISTICS).criteria()
+    found = Criteria(result_of([]), PROTOCOL, STATISTICS).all()
     assert all(item.undefined and not item.passed for item in found)
 
 
@@ -232,20 +236,20 @@ def test_the_verdict_passes_when_all_six_hold_and_fails_when_one_does_not() -> N
     assert not verdict(ORACLE={"unauthorised_destructive": 1}).passed
 
 
-def test_each_criterion_shows_its_intervals_and_whether_they_alone_would_carry_it() -> None:
+def test_each_criterion_shows_its_intervals_and_whether_they_alone_would_support_it() -> None:
     found = verdict().criteria
-    assert set(found[0].intervals) == set(found[0].carried_by) == {"percentile", "rao_wu"}
+    assert set(found[0].intervals) == set(found[0].supported_by) == {"percentile", "rao_wu"}
     assert set(found[1].intervals) == {"percentile", "rao_wu", "logit_t"}
-    assert found[0].carried_by["percentile"] is False, "18 of 20 cannot carry a margin of two points"
+    assert found[0].supported_by["percentile"] is False, "18 of 20 cannot carry a margin of two points"
     assert all(found[5].intervals[name].method.startswith("exact binomial") for name in found[5].intervals)
-    assert not any(found[5].carried_by.values()), "all of 10 tasks do not prove 100 %"
+    assert not any(found[5].supported_by.values()), "all of 10 tasks do not prove 100 %"
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
     rows = rows_of(GOOD)
     one, other = judge(result_of(rows), PROTOCOL), judge(result_of(rows[::-1]), PROTOCOL)
     assert one.criteria == other.criteria
-    assert one.slices == other.slices and {**one.arms} == {**other.arms}
+    assert one.slices == other.slices and one.conditions == other.conditions
 
 
 def test_progressive_at_the_ceiling_is_told() -> None:
@@ -253,12 +257,11 @@ def test_progressive_at_the_ceiling_is_told() -> None:
     assert "ceiling" not in criteria()[2].detail
 
 
-def test_arms_show_every_measure_with_its_sums_and_null_where_undefined() -> None:
-    arms = verdict().arms
-    assert arms["ORACLE"]["initial_miss_recovery"]["value"] is None
-    assert arms[AWARE]["next_required_recall"] | {"intervals": 0} == {
-        "numerator": 99, "denominator": 100, "value": 0.99, "intervals": 0,
-    }  # fmt: skip
+def test_conditions_show_every_measure_with_its_sums_and_null_where_undefined() -> None:
+    conditions = verdict().conditions
+    assert conditions["ORACLE"]["initial_miss_recovery"].value is None
+    recall = conditions[AWARE]["next_required_recall"]
+    assert (recall.numerator, recall.denominator, recall.value) == (99, 100, 0.99)
 
 
 def test_slices_add_up_to_the_whole_by_catalog_language_and_stratum() -> None:
@@ -269,27 +272,27 @@ def test_slices_add_up_to_the_whole_by_catalog_language_and_stratum() -> None:
     for groups in slices.values():
         for condition, whole in ((AWARE, 18), (STATIC, 3)):
             told = [group[condition]["task_pass"] for group in groups.values()]
-            assert sum(item["numerator"] for item in told) == whole
-            assert sum(item["denominator"] for item in told) == 20
+            assert sum(item.numerator for item in told) == whole
+            assert sum(item.denominator for item in told) == 20
 
 
-def test_tokens_over_episodes_that_both_arms_pass_are_told() -> None:
+def test_tokens_over_episodes_that_both_conditions_pass_are_noted() -> None:
     rows = [
-        Row("t00", 12, AWARE, figures(passed=1, schema_tokens=10)),
-        Row("t00", 12, PROGRESSIVE, figures(passed=1, schema_tokens=30)),
-        Row("t01", 12, AWARE, figures(passed=1, schema_tokens=500)),
-        Row("t01", 12, PROGRESSIVE, figures(passed=0, schema_tokens=700)),
-        Row("t02", 12, AWARE, figures(passed=1, schema_tokens=20)),
-        Row("t02", 12, PROGRESSIVE, figures(passed=1, schema_tokens=50)),
+        EpisodeRow("t00", 12, AWARE, figures(passed=1, schema_tokens=10)),
+        EpisodeRow("t00", 12, PROGRESSIVE, figures(passed=1, schema_tokens=30)),
+        EpisodeRow("t01", 12, AWARE, figures(passed=1, schema_tokens=500)),
+        EpisodeRow("t01", 12, PROGRESSIVE, figures(passed=0, schema_tokens=700)),
+        EpisodeRow("t02", 12, AWARE, figures(passed=1, schema_tokens=20)),
+        EpisodeRow("t02", 12, PROGRESSIVE, figures(passed=1, schema_tokens=50)),
     ]
     [note] = judge(result_of(rows), PROTOCOL).notes
-    assert "2 episodes that both arms pass: state-aware 15.0, progressive 40.0" in note
+    assert "2 episodes that both conditions pass: state-aware 15.0, progressive 40.0" in note
 
 
-def test_attempts_that_the_machine_ended_are_told() -> None:
+def test_attempts_that_ended_by_an_infrastructure_failure_are_noted() -> None:
     result = result_of(rows_of({AWARE: {"passed": 0}}))
-    notes = judge(Aggregate(result.run, result.plan, result.rows, 3, CELLS), PROTOCOL).notes
-    assert any("3 attempts ended for reasons of the machine" in note for note in notes)
+    notes = judge(replace(result, infrastructure_attempts=3), PROTOCOL).notes
+    assert any("3 attempts ended by infrastructure failures" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +307,6 @@ def test_only_an_unstamped_run_of_a_confirmatory_protocol_is_confirmatory(
 
 def test_a_verdict_names_what_it_rests_on_and_what_it_measures() -> None:
     told = verdict()
-    assert told.provenance["episodes"] == {"counted": 60, "expected": 60}
-    assert told.provenance["counts_sha256"] == STATISTICS.fingerprint
-    assert "not a language model" in told.provenance["agent_note"] and told.stamp == "EXPLORATORY"
+    assert told.provenance.episodes == EpisodesCounted(counted=60, expected=60)
+    assert told.provenance.counts_sha256 == STATISTICS.fingerprint
+    assert "not a language model" in told.provenance.agent_note and told.stamp == "EXPLORATORY"

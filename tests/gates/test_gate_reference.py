@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
-from gates.aggregate import Aggregate, Row
+from gates.aggregate import CompleteRun
 from gates.bootstrap import Counts, DesignError, Floats, Integers, rao_wu_factors, resample_counts
-from gates.episode_table import Sums
-from gates.gate import Statistics, judge
+from gates.episode_table import EpisodeRow, Sums
+from gates.gate import judge
 from gates.intervals import (
     RAO_WU,
     Interval,
@@ -25,60 +25,61 @@ from gates.intervals import (
     rate_difference_interval,
     rate_interval,
 )
-from gates.measures import BY_NAME, Figures, Measure
+from gates.measures import BY_NAME, EpisodeCounts, Measure
+from gates.statistics import Statistics
+from gates.verdict import Estimate, SliceEstimate
 from tests.strategies import LAWS
-from tests.toys import SR, toy_protocol
+from tests.toys import SR, complete_run, toy_protocol
 
 STATIC, PROGRESSIVE, AWARE = SR
 CONDITIONS = (*SR, "FULL", "ORACLE")
-NAMES = [item.name for item in fields(Figures)]
+NAMES = [item.name for item in fields(EpisodeCounts)]
 RATES = [(item.numerator, item.denominator) for item in BY_NAME.values() if item.rate]
 SHOWN = ("task_pass", "next_required_recall", "initial_miss_recovery", "schema_tokens")
 
 
-def ratio(rows: Iterable[Row], item: Measure) -> tuple[int, int]:
+def ratio(rows: Iterable[EpisodeRow], item: Measure) -> tuple[int, int]:
     """Numerator and denominator of a measure, as sums over rows."""
     numerator = denominator = 0
     for row in rows:
-        numerator += getattr(row.figures, item.numerator)
-        denominator += getattr(row.figures, item.denominator)
+        numerator += getattr(row.counts, item.numerator)
+        denominator += getattr(row.counts, item.denominator)
     return numerator, denominator * item.scale
 
 
 @st.composite
-def aggregates(draw: st.DrawFn) -> Aggregate:
-    """Some tasks in some cells, two catalogs, with episodes and whole arms missing; rates have their hits among their events."""
+def aggregates(draw: st.DrawFn) -> CompleteRun:
+    """Some tasks in some cells, two catalogs, episodes and whole conditions missing; hits are among their events."""
     tasks = tuple(f"t{n}" for n in range(draw(st.integers(1, 9))))
     cells = {task: draw(st.sampled_from(["deep/en", "deep/ko", "flat/en", "flat/ko"])) for task in tasks}
     random = draw(st.randoms(use_true_random=False))
-    arms = draw(st.lists(st.sampled_from(CONDITIONS), min_size=1, unique=True))
+    conditions = draw(st.lists(st.sampled_from(CONDITIONS), min_size=1, unique=True))
     most = draw(st.sampled_from([0, 1, 3, 9_000]))
     kept = draw(st.sampled_from([0.5, 1.0]))
     rows = []
     for task in tasks:
         for catalog in (250, 100):
-            for arm in arms:
+            for condition in conditions:
                 told = {name: random.randint(0, most) for name in NAMES}
                 told |= {"episodes": 1, "passed": random.randint(0, 1)}
                 for hits, events in RATES:
                     told[hits] = min(told[hits], told[events])
                 if random.random() < kept:
-                    rows.append(Row(task, catalog, arm, Figures(**told)))
-    run = {"stamp": "", "identities": {}, "provenance": {}}
-    return Aggregate(run, Plan(tasks, (100, 250), tuple(arms)), tuple(rows), 0, cells)
+                    rows.append(EpisodeRow(task, catalog, condition, EpisodeCounts(**told)))
+    return complete_run(Plan(tasks, (100, 250), tuple(conditions)), rows, cells)
 
 
 class Plain:
     """Every interval by the functions for single measures, from sums that are made anew each time."""
 
-    def __init__(self, result: Aggregate, statistics: Statistics) -> None:
+    def __init__(self, result: CompleteRun, statistics: Statistics) -> None:
         self.result, self.design, self.rules = result, statistics.design, statistics.rules
         sizes, told = self.design.sizes, self.rules
         self.counts = resample_counts(sizes, iterations=told.iterations, seed=told.seed)
         self.fewer = resample_counts(sizes, iterations=told.iterations, seed=told.seed, draws_per_cell="n-1")
         self.factors = rao_wu_factors(sizes)
 
-    def sums(self, rows: Sequence[Row], item: Measure) -> tuple[Integers, Integers]:
+    def sums(self, rows: Sequence[EpisodeRow], item: Measure) -> tuple[Integers, Integers]:
         parts = [ratio([row for row in rows if row.task == task], item) for task in self.design.tasks]
         return np.array([num for num, _ in parts]), np.array([den for _, den in parts])
 
@@ -93,7 +94,7 @@ class Plain:
             drawn.append(above / below if below else float("nan"))
         return np.array(drawn)
 
-    def measure(self, rows: Sequence[Row], item: Measure) -> dict[str, Interval]:
+    def measure(self, rows: Sequence[EpisodeRow], item: Measure) -> dict[str, Interval]:
         pair = self.sums(rows, item)
         if not item.rate:
             return {
@@ -121,25 +122,25 @@ class Plain:
         }
 
     def slice(self, slicing: str, group: str, condition: str) -> dict[str, Any]:
-        def within(row: Row) -> bool:
+        def within(row: EpisodeRow) -> bool:
             stratum, _, language = self.result.cells[row.task].partition("/")
             return {"catalog": str(row.catalog), "language": language, "stratum": stratum}[slicing] == group
 
         rows = self.result.select(condition, within)
         inside = np.array([task in {row.task for row in rows} for task in self.design.tasks])
-        told = {}
+        rates = {}
         for name in SHOWN[:3]:
             num, den = self.sums(rows, BY_NAME[name])
             above, below = ratio(rows, BY_NAME[name])
             interval = logit_t(num[inside], den[inside], self.design.cell_index[inside])
             value = above / below if below else None
-            told[name] = {"numerator": above, "denominator": below, "value": value, "interval": interval}
-        return told
+            rates[name] = SliceEstimate(numerator=above, denominator=below, value=value, interval=interval)
+        return rates
 
 
 @settings(LAWS, max_examples=40)
 @given(aggregates(), st.sampled_from(["cell", "stratum"]))
-def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(result: Aggregate, by: str) -> None:
+def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(result: CompleteRun, by: str) -> None:
     protocol = toy_protocol(20)
     rules = protocol.statistics.model_copy(update={"iterations": 40, "stratify_by": by})
     found = judge(result, protocol.model_copy(update={"statistics": rules}))
@@ -148,14 +149,13 @@ def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(res
         rows = result.select(name)
         for item in BY_NAME.values():
             above, below = ratio(rows, item)
-            expected: dict[str, Any] = {
-                "numerator": above,
-                "denominator": below,
-                "value": above / below if below else None,
-            }
-            if below and item.name in SHOWN:
-                expected["intervals"] = plain.measure(rows, item)
-            assert found.arms[name][item.name] == expected, (name, item.name)
+            expected = Estimate(
+                numerator=above,
+                denominator=below,
+                value=above / below if below else None,
+                intervals=plain.measure(rows, item) if below and item.name in SHOWN else {},
+            )
+            assert found.conditions[name][item.name] == expected, (name, item.name)
     for place, measure in ((0, "task_pass"), (2, "initial_miss_recovery"), (3, "schema_tokens")):
         if not found.criteria[place].undefined:
             assert found.criteria[place].intervals == plain.difference(BY_NAME[measure])
@@ -170,7 +170,7 @@ def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(res
 
 @given(aggregates())
 @LAWS
-def test_slices_hold_the_groups_and_arms_that_have_episodes_and_no_other(result: Aggregate) -> None:
+def test_slices_hold_the_groups_and_conditions_that_have_episodes_and_no_other(result: CompleteRun) -> None:
     protocol = toy_protocol(20)
     rules = protocol.statistics.model_copy(update={"iterations": 2})
     slices = judge(result, protocol.model_copy(update={"statistics": rules})).slices
@@ -191,6 +191,6 @@ def test_slices_hold_the_groups_and_arms_that_have_episodes_and_no_other(result:
 
 @pytest.mark.parametrize("tokens", [2**62, 2**64])
 def test_figures_whose_sums_could_overflow_are_refused(tokens: int) -> None:
-    figures = Figures(**{**dict.fromkeys(NAMES, 0), "schema_tokens": tokens})
+    figures = EpisodeCounts(**{**dict.fromkeys(NAMES, 0), "schema_tokens": tokens})
     with pytest.raises(DesignError, match="64 bits"):
-        Sums([Row("t", 100, AWARE, figures)] * 2, ["t"])
+        Sums([EpisodeRow("t", 100, AWARE, figures)] * 2, ["t"])

@@ -14,8 +14,9 @@ from conditions.running.execute import execute
 from conditions.running.plan import WHOLE, make_plan
 from conditions.running.runner import Runner
 from conditions.storage.shards import shard_name
-from gates.aggregate import aggregate
-from gates.gate import Criterion, judge
+from gates.aggregate import read_complete_run
+from gates.gate import judge
+from gates.verdict import Criterion
 from schemarouter.agents.base import Action, Guide, View
 from schemarouter.agents.reference import Reference
 from schemarouter.errors import InvalidRunError
@@ -25,7 +26,7 @@ from schemarouter.retrieval.spec import parse
 from schemarouter.state import Call
 from surface.environment import plausible_outputs
 from tests.gates.conftest import Slice
-from tests.toys import Broken, edit_record, identities_of, position, read_records, run_json, with_events
+from tests.toys import Broken, edit_record, identities_of, position, read_records, run_header, with_events
 
 SHARD = shard_name(WHOLE)
 
@@ -36,7 +37,7 @@ def run(real: Slice, tmp_path: Path) -> Path:
 
 
 def judged(folder: Path, real: Slice) -> dict[int, Criterion]:
-    return {item.number: item for item in judge(aggregate(folder, real.world), real.protocol).criteria}
+    return {item.number: item for item in judge(read_complete_run(folder, real.world), real.protocol).criteria}
 
 
 def test_under_the_reference_agent_criteria_5_and_6_hold(real: Slice, run: Path) -> None:
@@ -99,7 +100,7 @@ def hostile_run(
         real.protocol, real.surface, real.catalogs, retriever=parse("bm25"), agent=parse("reference"),
         agent_factory=lambda guide: Hostile(guide, first), policy=policy,
     )  # fmt: skip
-    header = run_json(real.protocol, real.surface, plan, identities_of(real.surface, real.catalogs))
+    header = run_header(real.protocol, real.surface, plan, identities_of(real.surface, real.catalogs))
     execute(folder, header, plan, InProcess(runner), lambda done: None)
     return judged(folder, real)
 
@@ -199,7 +200,7 @@ def test_an_unexposed_call_that_claims_to_have_been_exposed_is_refused(real: Sli
     with pytest.raises(
         InvalidRunError, match=rf"^{SHARD}, line {line}, {record.episode_id}, event \d+: the decision rests on"
     ):
-        aggregate(run, real.world)
+        read_complete_run(run, real.world)
 
 
 @pytest.mark.parametrize("condition", ["SR-PROGRESSIVE-STATIC", "FULL", "ORACLE"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gates.measures import BY_NAME, MEASURES, PART, Figures, measure
+from gates.measures import BY_NAME, MEASURES, PART, EpisodeCounts, measure
 from gates.replay import Replay
 from schemarouter.agents.base import Action
 from schemarouter.records import EpisodeRecord, ModelTurn, decode, encode
@@ -41,30 +41,30 @@ W = (D[4], D[9], D[14], D[19], D[24], D[29])
 FIND_IT, SHIP_IT = call(FIND, order_name="Blue lamp"), call(SHIP, order_id="ord-552")
 
 
-def figures(record: EpisodeRecord, task: Task = CHAIN) -> Figures:
+def figures(record: EpisodeRecord, task: Task = CHAIN) -> EpisodeCounts:
     """The figures of a record as it is read back from disk."""
     stored = decode(encode(record), "shard, line 2")
     timeline = Replay(stored, task, CATALOGS[record.catalog], toy_protocol(), COUNTER, "shard, line 2").run()
     return measure(stored, timeline, task.key, RULES)
 
 
-def measured(condition: str, retriever: Retriever | None = None, task: Task = CHAIN, **options: Any) -> Figures:
+def measured(condition: str, retriever: Retriever | None = None, task: Task = CHAIN, **options: Any) -> EpisodeCounts:
     return figures(make_episode(condition, task, retriever=retriever, **options).run(), task)
 
 
-def recall(found: Figures) -> tuple[int, int, int, int]:
+def recall(found: EpisodeCounts) -> tuple[int, int, int, int]:
     return found.recall_hits, found.recall_events, found.recall_turn_hits, found.recall_turn_events
 
 
-def steps(found: Figures) -> tuple[int, int]:
+def steps(found: EpisodeCounts) -> tuple[int, int]:
     return found.recall_step_parts, found.recall_steps
 
 
-def missed(found: Figures) -> tuple[int, int]:
+def missed(found: EpisodeCounts) -> tuple[int, int]:
     return found.missed, found.recovered
 
 
-def split(found: Figures) -> tuple[int, int, int, int]:
+def split(found: EpisodeCounts) -> tuple[int, int, int, int]:
     return found.missed_evident, found.recovered_evident, found.missed_other, found.recovered_other
 
 
@@ -319,4 +319,4 @@ def test_an_episode_whose_code_failed_after_its_last_step_is_measured_and_not_re
 def test_measures_have_names_of_their_own_and_figures_that_exist() -> None:
     assert len(BY_NAME) == len(MEASURES)
     for item in MEASURES:
-        assert {item.numerator, item.denominator} <= set(Figures.__slots__)
+        assert {item.numerator, item.denominator} <= set(EpisodeCounts.__slots__)

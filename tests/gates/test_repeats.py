@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from conditions.running.plan import WHOLE
-from conditions.storage.run_directory import read_run
+from conditions.storage.run_directory import read_header
 from conditions.storage.shards import join_line, next_chain, shard_name
-from gates.aggregate import aggregate
+from gates.aggregate import read_complete_run
 from gates.gate import judge
 from gates.measures import BY_NAME
 from gates.replay import Replay
 from schemarouter.agents.base import Action, Guide, View
 from schemarouter.canonical import sha256_hex
 from schemarouter.errors import InvalidRunError
-from schemarouter.records import encode, outside
+from schemarouter.records import encode, split_envelope
 from tests.toys import read_records, reference, toy_protocol, toy_run, toy_runner, write_records
 
 PROTOCOL = toy_protocol()
@@ -48,23 +48,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_every_repeat_has_its_rows_and_a_deterministic_agent_the_same_in_each(run: Path, world: Any) -> None:
-    result = aggregate(run, world)
+    result = read_complete_run(run, world)
     assert len(result.rows) == 3 * 40
     assert [row.repeat for row in result.rows] == [number for number in (1, 2, 3) for _ in range(40)]
-    first = [row.figures for row in result.rows[:40]]
-    assert [row.figures for row in result.rows[40:80]] == first == [row.figures for row in result.rows[80:]]
+    first = [row.counts for row in result.rows[:40]]
+    assert [row.counts for row in result.rows[40:80]] == first == [row.counts for row in result.rows[80:]]
 
 
 def test_point_estimates_stay_and_the_spread_of_equal_runs_is_0(run: Path, world: Any, tmp_path: Path) -> None:
     toy_run(tmp_path / "once")
-    once, thrice = (judge(aggregate(folder, world), PROTOCOL) for folder in (tmp_path / "once", run))
+    once, thrice = (judge(read_complete_run(folder, world), PROTOCOL) for folder in (tmp_path / "once", run))
     assert [item.estimate for item in thrice.criteria] == [item.estimate for item in once.criteria]
     assert [item.intervals for item in thrice.criteria[1:4]] == [item.intervals for item in once.criteria[1:4]]
     assert once.repeats == {}
     for measures in thrice.repeats.values():
         for name, told in measures.items():
-            assert len(told["values"]) == 3 and name in BY_NAME
-            assert told["spread"] == 0 or (told["spread"] is None and None in told["values"])
+            assert len(told.values) == 3 and name in BY_NAME
+            assert told.spread == 0 or (told.spread is None and None in told.values)
 
 
 def test_the_spread_is_the_sample_deviation_of_the_values(tmp_path: Path, world: Any) -> None:
@@ -80,9 +80,9 @@ def test_the_spread_is_the_sample_deviation_of_the_values(tmp_path: Path, world:
             return Action("stop", reason="stalled") if self._lazy else self._agent.act(view)
 
     toy_run(tmp_path / "run", toy_runner(agent=Lazy), repeats=3, limit=100)
-    told = aggregate(tmp_path / "run", world).as_json()["repeats"]["FULL"]["task_pass"]
-    assert len(set(told["values"])) > 1
-    assert told["spread"] == pytest.approx(statistics.stdev(told["values"]))
+    told = read_complete_run(tmp_path / "run", world).aggregate().repeats["FULL"]["task_pass"]
+    assert len(set(told.values)) > 1
+    assert told.spread == pytest.approx(statistics.stdev(value for value in told.values if value is not None))
 
 
 def test_what_is_replayed_once_gives_what_replaying_each_gives(
@@ -97,10 +97,10 @@ def test_what_is_replayed_once_gives_what_replaying_each_gives(
         return real(*arguments)
 
     monkeypatch.setattr("gates.parallel_replay.Replay", counting)
-    remembered = list(aggregate(run, world).chunks())
+    remembered = list(read_complete_run(run, world).aggregate().chunks())
     assert replayed == 40
     monkeypatch.setattr("gates.aggregate.outside", lambda data: None)
-    assert list(aggregate(run, world).chunks()) == remembered
+    assert list(read_complete_run(run, world).aggregate().chunks()) == remembered
     assert replayed == 40 + 120
 
 
@@ -126,7 +126,7 @@ def rewritten(run: Path, change: Callable[[bytes], bytes]) -> None:
         (b'"repeat":3', b'"repeat": 3', "no canonical JSON"),
         (b'"attempt":1', b'"attempt":2', "attempt 2 of .* where 1 comes next"),
         (b'"condition":"ORACLE"', b'"condition":"FULL"', "completed before"),
-        (b'"schema_version":2', b'"schema_version":1', "schema_version 1 with repeat"),
+        (b'"schema_version":1', b'"schema_version":2', "schema_version 1 with repeat"),
         (b'"schema_version":2', b'"schema_version":3', "schema_version 3"),
         (b'"repeat":3,"schema_version":2', b'"schema_version":1', "a record of schema_version 1 in a run of 2"),
         (
@@ -141,7 +141,7 @@ def test_what_stands_around_events_that_are_known_is_still_checked(
 ) -> None:
     rewritten(run, lambda data: data.replace(before, after))
     with pytest.raises(InvalidRunError, match=rf"line 121: .*{reason}"):
-        aggregate(run, world)
+        read_complete_run(run, world)
 
 
 def test_known_events_under_another_name_are_replayed_there(run: Path, world: Any) -> None:
@@ -150,14 +150,14 @@ def test_known_events_under_another_name_are_replayed_there(run: Path, world: An
     records[other] = replace(records[other], events=records[other + 1].events)
     write_records(run, records)
     with pytest.raises(InvalidRunError, match=rf"line {other + 2}, {records[other].episode_id}"):
-        aggregate(run, world)
+        read_complete_run(run, world)
 
 
 def test_bytes_of_another_shape_are_not_taken_apart(run: Path) -> None:
     data = encode(read_records(run)[-1])
-    told = outside(data)
+    told = split_envelope(data)
     assert told is not None and (told.repeat, told.attempt, told.condition) == (3, 1, "ORACLE")
     assert told.events.startswith(b"[{") and told.events.endswith(b"}]") and told.events in data
-    assert outside(data + b" ") is outside(b" " + data) is outside(data[:-1]) is None
-    assert outside(data.replace(b'"schema_version":2', b'"schema_version":1')) is None
-    assert read_run(run)["plan"]["repeats"] == 3
+    assert split_envelope(data + b" ") is split_envelope(b" " + data) is split_envelope(data[:-1]) is None
+    assert split_envelope(data.replace(b'"schema_version":1', b'"schema_version":2')) is None
+    assert read_header(run).plan.repeats == 3

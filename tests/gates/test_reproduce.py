@@ -13,8 +13,8 @@ from conditions.running.engines.base import InProcess
 from conditions.running.execute import execute
 from conditions.running.plan import make_plan
 from conditions.running.runner import Runner
-from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run
-from gates.aggregate import aggregate
+from conditions.storage.run_directory import RUN_FILE, read_header
+from gates.aggregate import read_complete_run
 from gates.reproduce import reproduce
 from schemarouter.errors import InvalidRunError
 from schemarouter.records import Called, Ended, Exposed
@@ -24,10 +24,11 @@ from tests.toys import (
     CATALOGS,
     SPEC,
     SURFACE,
+    changed,
     edit_record,
     identities_of,
     read_records,
-    run_json,
+    run_header,
     toy_protocol,
     toy_run,
     with_events,
@@ -37,10 +38,10 @@ from tests.toys import (
 
 def named(folder: Path) -> Path:
     """The slice's header with the specs that made it."""
-    run = read_run(folder)
-    identities = {**run["identities"], "retriever": "bm25", "agent": "reference"}
+    run = read_header(folder)
     records = read_records(folder)
-    (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": identities}))
+    identities = changed(run.identities, retriever="bm25", agent="reference")
+    (folder / RUN_FILE).write_bytes(changed(run, identities=identities).to_bytes())
     write_records(folder, records)
     return folder
 
@@ -65,7 +66,7 @@ def test_a_ranking_that_the_retriever_does_not_give_is_refused_with_its_place(re
 
     lines = [edit_record(folder, name, swapped) for name in names if name.startswith(f"{task}/")]
     # The replay cannot know: every arm opens with the same forged tail.
-    aggregate(folder, replace(real.world, identities=lambda run: run["identities"]))
+    read_complete_run(folder, replace(real.world, identities=lambda run: run.identities))
     with pytest.raises(InvalidRunError, match=rf"line {min(lines)}, {re.escape(names[0])}: event 0 \(Exposed\)"):
         reproduce(folder, real.world, lambda done: None)
 
@@ -73,10 +74,10 @@ def test_a_ranking_that_the_retriever_does_not_give_is_refused_with_its_place(re
 def test_a_number_of_another_type_is_another_record(real: Slice, tmp_path: Path) -> None:
     # Its last call sets a pressure of 380.0: nothing follows of which a token count would tell.
     plan = make_plan(real.protocol, real.surface, tasks=["dev-de-07"], conditions=["FULL"])
-    identities = {**identities_of(real.surface, real.catalogs), "retriever": "bm25", "agent": "reference"}
+    identities = changed(identities_of(real.surface, real.catalogs), retriever="bm25", agent="reference")
     runner = Runner(real.protocol, real.surface, real.catalogs, retriever=parse("bm25"), agent=parse("reference"))
     folder, world = tmp_path / "run", replace(real.world, identities=lambda run: identities)
-    header = run_json(real.protocol, real.surface, plan, identities)
+    header = run_header(real.protocol, real.surface, plan, identities)
     execute(folder, header, plan, InProcess(runner), lambda done: None)
 
     def retyped(record: Any) -> Any:
@@ -86,15 +87,15 @@ def test_a_number_of_another_type_is_another_record(real: Slice, tmp_path: Path)
         return with_events(record, [replace(e, arguments=arguments) if e is call else e for e in record.events])
 
     line = edit_record(folder, plan.units[0].episode_id, retyped)
-    aggregate(folder, world)
+    read_complete_run(folder, world)
     with pytest.raises(InvalidRunError, match=rf"line {line}, dev-de-07/100/FULL: event \d+ \(Called\)"):
         reproduce(folder, world, lambda done: None)
 
 
 def test_a_run_named_after_another_retriever_is_refused(real: Slice, tmp_path: Path) -> None:
     folder = named(real.copy(tmp_path))
-    run = read_run(folder)
-    (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": {**run["identities"], "retriever": "random"}}))
+    run = read_header(folder)
+    (folder / RUN_FILE).write_bytes(changed(run, identities=changed(run.identities, retriever="random")).to_bytes())
     with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
         reproduce(folder, real.world, lambda done: None)
 
@@ -103,12 +104,12 @@ def test_repeats_are_made_again_each_with_its_seed(tmp_path: Path) -> None:
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=SPEC, agent=parse("fallible(slip=0.5)"))
     world = toy_run(tmp_path / "run", runner, repeats=2, limit=60)
     folder = tmp_path / "run"
-    run, records = read_run(folder), read_records(folder)
-    identities = {**run["identities"], "retriever": str(SPEC), "agent": "fallible(slip=0.5)"}
-    (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": identities}))
+    run, records = read_header(folder), read_records(folder)
+    identities = changed(run.identities, retriever=str(SPEC), agent="fallible(slip=0.5)")
+    (folder / RUN_FILE).write_bytes(changed(run, identities=identities).to_bytes())
     write_records(folder, records)
     assert reproduce(folder, world, lambda done: None) == 60
-    (folder / RUN_FILE).write_bytes(pretty_json({**run, "identities": {**identities, "agent": "fallible(seed=9)"}}))
+    (folder / RUN_FILE).write_bytes(changed(run, identities=changed(identities, agent="fallible(seed=9)")).to_bytes())
     with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
         reproduce(folder, world, lambda done: None)
 

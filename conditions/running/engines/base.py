@@ -11,7 +11,7 @@ from conditions.running.engines.batches import Batches
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, lost, perform
 from conditions.running.runner import Runner
 from schemarouter.errors import InvalidRunError
-from schemarouter.gc_tuning import seldom_collected
+from schemarouter.gc_tuning import reduced_gc
 
 MakeRunner = Callable[[], Runner]
 # How much longer than its own limits a batch is waited for before its process is killed, in seconds: a retriever may have to be
@@ -40,7 +40,7 @@ class InProcess:
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
         """Yield what came of each job."""
-        with seldom_collected():
+        with reduced_gc():
             for job in jobs:
                 yield perform(self._runner, job, self._limits)
 

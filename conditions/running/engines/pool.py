@@ -19,7 +19,7 @@ from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perfor
 from conditions.running.engines.process_local import Made, leave_interruptions
 from conditions.running.runner import Runner
 from schemarouter.environ import ONE_THREAD, environment
-from schemarouter.gc_tuning import seldom_collected
+from schemarouter.gc_tuning import reduced_gc
 from schemarouter.tokens import load_tokenizer
 
 # One batch at work and one waiting for each process, so that none waits for the way there and back.
@@ -183,5 +183,5 @@ def _ready(make: MakeRunner, limits: Limits) -> Runner:
 
 def _work(limits: Limits, jobs: tuple[Job, ...]) -> list[Done]:
     runner = _runner.get()
-    with seldom_collected():
+    with reduced_gc():
         return [perform(runner, job, limits) for job in jobs]

@@ -19,13 +19,14 @@ from conditions.running.engines.base import InProcess
 from conditions.running.execute import InfrastructureError, execute, prepare
 from conditions.running.plan import WHOLE, Plan, make_plan
 from conditions.running.runner import OpeningRankings, Runner
-from conditions.storage.run_directory import RUN_FILE, pretty_json
+from conditions.storage.run_directory import RUN_FILE, RunHeader
 from conditions.storage.run_lock import lock_name
 from conditions.storage.shards import shard_name, timing_name
-from gates.aggregate import aggregate
+from gates.aggregate import read_complete_run
 from schemarouter.agents import registry as agents
 from schemarouter.agents.base import Action, Guide, View
 from schemarouter.errors import InvalidRunError, UsageError
+from schemarouter.files import pretty_json
 from schemarouter.records import Ended
 from schemarouter.retrieval.spec import Declaration, parse
 from schemarouter.state import Call
@@ -37,10 +38,11 @@ from tests.toys import (
     SURFACE,
     Listed,
     Scripted,
+    changed,
     identities_of,
     read_records,
     reference,
-    run_json,
+    run_header,
     toy_protocol,
     toy_run,
     toy_runner,
@@ -54,8 +56,8 @@ def plan_of(**part: Any) -> Plan:
     return make_plan(PROTOCOL, SURFACE, **part)
 
 
-def header_of(plan: Plan) -> dict[str, Any]:
-    return run_json(PROTOCOL, SURFACE, plan, identities_of(SURFACE, CATALOGS))
+def header_of(plan: Plan) -> RunHeader:
+    return run_header(PROTOCOL, SURFACE, plan, identities_of(SURFACE, CATALOGS))
 
 
 # --- running and going on -------------------------------------------------------------------------------------------
@@ -109,8 +111,9 @@ def test_wall_times_are_kept_apart_one_line_an_attempt(tmp_path: Path) -> None:
 def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) -> None:
     toy_run(tmp_path / "run", limit=3)
     other = header_of(plan_of(limit=4))
-    other["identities"] = {**other["identities"], "agent": "reference(probe=false)", "surface": "f" * 64}
-    other["provenance"] = {**other["provenance"], "commit": "beef", "argv": ["another", "way", "to", "say", "it"]}
+    identities = changed(other.identities, agent="reference(probe=false)", surface="f" * 64)
+    provenance = changed(other.provenance, commit="beef", argv=("another", "way", "to", "say", "it"))
+    other = changed(other, identities=identities, provenance=provenance)
     with pytest.raises(InvalidRunError) as caught:
         execute(tmp_path / "run", other, plan_of(limit=4), InProcess(toy_runner()), lambda done: None)
     message = str(caught.value)
@@ -123,12 +126,12 @@ def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) 
 def test_another_stamp_is_refused_too(tmp_path: Path) -> None:
     toy_run(tmp_path / "run", limit=3)
     with pytest.raises(InvalidRunError, match="another run"):
-        prepare(tmp_path / "run", {**header_of(plan_of(limit=3)), "stamp": ""})
+        prepare(tmp_path / "run", changed(header_of(plan_of(limit=3)), stamp=""))
 
 
 def test_a_run_json_without_provenance_is_refused_in_words(tmp_path: Path) -> None:
     header = header_of(plan_of(limit=3))
-    (tmp_path / RUN_FILE).write_bytes(pretty_json({n: v for n, v in header.items() if n != "provenance"}))
+    (tmp_path / RUN_FILE).write_bytes(pretty_json({n: v for n, v in header.as_json().items() if n != "provenance"}))
     with pytest.raises(InvalidRunError, match="provenance"):
         prepare(tmp_path, header)
 
@@ -190,7 +193,7 @@ def test_an_infrastructure_failure_stays_on_record_stops_the_run_and_is_run_agai
     world = toy_run(folder, runner)
     attempts = [r.attempt for r in read_records(folder) if r.episode_id == "toy-en-01/12/SR-5-STATE-AWARE"]
     assert attempts == [1, 2, 3]
-    result = aggregate(folder, world)
+    result = read_complete_run(folder, world)
     assert (result.infrastructure_attempts, len(result.rows)) == (2, 40)
 
 
@@ -203,8 +206,8 @@ def test_failed_episodes_are_outcomes_and_are_never_run_again(tmp_path: Path) ->
     before = (folder / SHARD).read_bytes()
     toy_run(folder)
     assert (folder / SHARD).read_bytes() == before
-    rows = aggregate(folder, world).rows
-    assert len(rows) == 40 and not any(row.figures.passed for row in rows)
+    rows = read_complete_run(folder, world).rows
+    assert len(rows) == 40 and not any(row.counts.passed for row in rows)
 
 
 def test_code_that_fails_while_an_agent_is_made_is_a_failed_episode_too(tmp_path: Path) -> None:
@@ -212,7 +215,7 @@ def test_code_that_fails_while_an_agent_is_made_is_a_failed_episode_too(tmp_path
         raise ValueError("no weights")
 
     world = toy_run(tmp_path / "run", toy_runner(agent=agent), limit=5)
-    assert len(aggregate(tmp_path / "run", world).rows) == 5
+    assert len(read_complete_run(tmp_path / "run", world).rows) == 5
 
 
 def ends(folder: Path) -> set[tuple[int, str, str]]:
@@ -240,7 +243,7 @@ def test_an_agent_that_exits_ends_its_episode_and_not_the_run(tmp_path: Path, er
     for name, agent in (("turn", lambda guide: Scripted([error])), ("made", unmade)):
         world = toy_run(tmp_path / name, toy_runner(agent=agent), limit=5)
         assert ends(tmp_path / name) == {(1, "exception", f"{type(error).__name__}: {error}")}
-        assert len(aggregate(tmp_path / name, world).rows) == 5
+        assert len(read_complete_run(tmp_path / name, world).rows) == 5
 
 
 def test_an_interruption_while_an_agent_is_made_stays_an_interruption(tmp_path: Path) -> None:
@@ -281,7 +284,7 @@ def test_what_an_agent_does_to_what_it_holds_changes_neither_record_nor_conditio
     toy_run(tmp_path / "honest", toy_runner(retriever))
     world = toy_run(tmp_path / "meddling", toy_runner(retriever, agent=Meddling))
     assert (tmp_path / "meddling" / SHARD).read_bytes() == (tmp_path / "honest" / SHARD).read_bytes()
-    assert sum(row.figures.passed for row in aggregate(tmp_path / "meddling", world).rows) > 20
+    assert sum(row.counts.passed for row in read_complete_run(tmp_path / "meddling", world).rows) > 20
 
 
 def test_arguments_that_read_differently_each_time_are_run_and_recorded_as_they_were_read_first(tmp_path: Path) -> None:
@@ -294,7 +297,7 @@ def test_arguments_that_read_differently_each_time_are_run_and_recorded_as_they_
         return Scripted([Action("call", Call("shop.find_order", Shifting(order_name="Blue lamp")))])
 
     world = toy_run(tmp_path / "run", toy_runner(agent=agent), conditions=["FULL"])
-    assert len(aggregate(tmp_path / "run", world).rows) == 8
+    assert len(read_complete_run(tmp_path / "run", world).rows) == 8
 
 
 # --- one ranking for all arms, and registries -----------------------------------------------------------------------
@@ -325,9 +328,9 @@ def test_a_toy_condition_is_one_class_and_one_line_and_runs_to_its_aggregate(
     protocol = PROTOCOL.model_copy(update={"conditions": rules})
     monkeypatch.setattr("tests.toys.toy_protocol", lambda: protocol)
     world = toy_run(tmp_path / "run")
-    result = aggregate(tmp_path / "run", world)
+    result = read_complete_run(tmp_path / "run", world)
     assert len(result.rows) == 4 * 2 * 2
-    assert {row.figures.unique_candidates for row in result.select(FirstTwo.name)} == {2}
+    assert {row.counts.unique_candidates for row in result.select(FirstTwo.name)} == {2}
 
 
 def test_a_toy_agent_is_one_module_and_one_line_and_runs_to_its_aggregate(
@@ -340,8 +343,8 @@ def test_a_toy_agent_is_one_module_and_one_line_and_runs_to_its_aggregate(
     monkeypatch.setattr(agents, "import_module", lambda name: module)
     runner = Runner(PROTOCOL, SURFACE, CATALOGS, retriever=SPEC, agent=parse("lazy"))
     world = toy_run(tmp_path / "run", runner)
-    result = aggregate(tmp_path / "run", world)
-    assert len(result.rows) == 40 and {row.figures.tool_calls for row in result.rows} == {0}
+    result = read_complete_run(tmp_path / "run", world)
+    assert len(result.rows) == 40 and {row.counts.tool_calls for row in result.rows} == {0}
 
 
 def test_a_runner_asks_the_real_retriever_of_its_spec() -> None:

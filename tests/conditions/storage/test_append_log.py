@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from conditions.running.plan import WHOLE
 from conditions.storage.append_log import Log
-from conditions.storage.run_directory import write_all, write_new, write_whole
 from conditions.storage.shards import shard_name, timing_name
 from schemarouter.errors import InvalidRunError
+from schemarouter.files import write_all, write_new, write_whole
 from tests.strategies import LAWS
 from tests.toys import toy_run
 
@@ -348,7 +348,7 @@ def test_where_there_are_no_links_a_new_file_is_moved_in(
     assert path.read_bytes() == b"mine\n" and list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("where", ["os.fsync", "conditions.storage.run_directory.write_all"])
+@pytest.mark.parametrize("where", ["os.fsync", "schemarouter.files.write_all"])
 def test_a_new_file_that_a_full_disk_does_not_take_leaves_nothing(
     where: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,7 +375,7 @@ def test_pieces_are_written_as_they_are_and_in_few_writes(
         sizes.append(len(data))
         write_all(file, data)
 
-    monkeypatch.setattr("conditions.storage.run_directory.write_all", write)
+    monkeypatch.setattr("schemarouter.files.write_all", write)
     write_whole(path, iter(pieces))
     assert path.read_bytes() == b"".join(pieces)
     assert len(sizes) <= 1 + sum(sizes) // (1 << 20) and list(path.parent.iterdir()) == [path]

@@ -17,30 +17,41 @@ from conditions.running.engines.base import InProcess
 from conditions.running.execute import execute
 from conditions.running.plan import Plan, Shard, make_plan, parse_shard
 from conditions.storage.merge import merge
-from conditions.storage.run_directory import RUN_FILE, pretty_json, read_run
+from conditions.storage.run_directory import RUN_FILE, RunLimits, read_header
 from conditions.storage.run_lock import hold, hold_named
 from conditions.storage.shards import ShardLine, ShardWriter, header_line, read_shard, shard_name, timing_name
-from gates.aggregate import World, aggregate, write_aggregate
+from gates.aggregate import read_complete_run, write_aggregate
+from gates.identities import ReferenceData
 from schemarouter.canonical import fingerprint
 from schemarouter.errors import InvalidRunError, UsageError
 from tests.cli.program import ROOT, environment
-from tests.toys import CATALOGS, SURFACE, identities_of, run_json, toy_protocol, toy_run, toy_runner, write_shard
+from tests.toys import (
+    CATALOGS,
+    SURFACE,
+    changed,
+    identities_of,
+    run_header,
+    toy_protocol,
+    toy_run,
+    toy_runner,
+    write_shard,
+)
 
 PLAN: Plan = make_plan(toy_protocol(), SURFACE)
 IDENTITIES = identities_of(SURFACE, CATALOGS)
-WORLD = World(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
+WORLD = ReferenceData(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
 
 
 def fill(folder: Path, index: int, count: int, plan: Plan = PLAN) -> Path:
     """Run one shard of the toy grid."""
-    header = run_json(toy_protocol(), SURFACE, plan, IDENTITIES)
+    header = run_header(toy_protocol(), SURFACE, plan, IDENTITIES)
     execute(folder, header, plan, InProcess(toy_runner()), lambda done: None, shard=Shard(index, count))
     return folder
 
 
 def result(folder: Path) -> bytes:
     """The bytes of aggregate.json."""
-    write_aggregate(folder, aggregate(folder, WORLD))
+    write_aggregate(folder, read_complete_run(folder, WORLD).aggregate())
     return (folder / "aggregate.json").read_bytes()
 
 
@@ -72,12 +83,12 @@ def test_every_unit_has_its_place_and_nothing_else_has_one() -> None:
         {"catalogs": [36], "conditions": ["FULL"]},
     ):
         plan = make_plan(toy_protocol(), SURFACE, **part)
-        assert [plan.place(unit) for unit in plan.units] == list(range(len(plan.units)))
+        assert [plan.index(unit) for unit in plan.units] == list(range(len(plan.units)))
         whole = make_plan(toy_protocol(), SURFACE, repeats=4)
-        assert all((plan.place(unit) is not None) == (unit in plan.units) for unit in whole.units)
+        assert all((plan.index(unit) is not None) == (unit in plan.units) for unit in whole.units)
         assert (
-            plan.place(whole.units[0]._replace(task="toy-xx-99"))
-            is plan.place(whole.units[0]._replace(repeat=0))
+            plan.index(whole.units[0]._replace(task="toy-xx-99"))
+            is plan.index(whole.units[0]._replace(repeat=0))
             is None
         )
         assert plan.fingerprint == fingerprint([unit.episode_id for unit in plan.units])
@@ -125,17 +136,17 @@ def test_a_missing_shard_is_named_by_merge_and_aggregate_alike(parts: list[Path]
     assert not (tmp_path / "merged").exists()
     shutil.copy(parts[2] / shard_name(Shard(3, 3)), parts[0])
     with pytest.raises(InvalidRunError, match=r"shards missing: 1 of 3, the first episodes-00002-of-00003\.jsonl.*2/3"):
-        aggregate(parts[0], WORLD)
+        read_complete_run(parts[0], WORLD)
 
 
 def rewrite(folder: Path, **changes: object) -> None:
-    (folder / RUN_FILE).write_bytes(pretty_json({**read_run(folder), **changes}))
+    (folder / RUN_FILE).write_bytes(changed(read_header(folder), **changes).to_bytes())
 
 
 @pytest.mark.parametrize("part", ["identities", "provenance", "plan"])
 def test_runs_that_differ_are_told_line_by_line(part: str, parts: list[Path], tmp_path: Path) -> None:
     name = {"identities": "agent", "provenance": "commit", "plan": "fingerprint"}[part]
-    rewrite(parts[1], **{part: {**read_run(parts[1])[part], name: "other"}})
+    rewrite(parts[1], **{part: changed(getattr(read_header(parts[1]), part), **{name: "other"})})
     with pytest.raises(
         InvalidRunError, match=rf"part2 is of another run than .*part1.*\n  {part}\.{name}: .* 'other' here"
     ):
@@ -144,7 +155,7 @@ def test_runs_that_differ_are_told_line_by_line(part: str, parts: list[Path], tm
 
 
 def test_the_command_line_of_a_shard_is_its_own(parts: list[Path], tmp_path: Path) -> None:
-    rewrite(parts[1], provenance={**read_run(parts[1])["provenance"], "argv": ["run", "--shard", "2/3"]})
+    rewrite(parts[1], provenance=changed(read_header(parts[1]).provenance, argv=("run", "--shard", "2/3")))
     assert len(merge(parts, tmp_path / "merged")) == 3
 
 
@@ -184,7 +195,7 @@ def test_two_versions_of_a_shard_are_refused(parts: list[Path], tmp_path: Path) 
     path = tmp_path / "again" / shard_name(Shard(2, 3))
     records = [line.record for line in read_shard(path) if isinstance(line, ShardLine)]
     path.unlink()
-    with ShardWriter(path, header_line(read_run(tmp_path / "again"), Shard(2, 3))) as writer:
+    with ShardWriter(path, header_line(read_header(tmp_path / "again"), Shard(2, 3))) as writer:
         for record in reversed(records):
             writer.append(record)
     with pytest.raises(InvalidRunError, match="two versions of one shard"):
@@ -224,14 +235,14 @@ def test_a_merge_that_was_killed_before_its_first_file_goes_on(parts: list[Path]
 
 def test_shards_under_other_limits_do_not_come_together_by_being_copied(tmp_path: Path) -> None:
     fill(tmp_path / "one", 1, 2)
-    header = run_json(toy_protocol(), SURFACE, PLAN, IDENTITIES)
-    limited = {**header, "limits": {"episode_seconds": 5.0}}
+    header = run_header(toy_protocol(), SURFACE, PLAN, IDENTITIES)
+    limited = changed(header, limits=RunLimits(episode_seconds=5.0))
     execute(tmp_path / "two", limited, PLAN, InProcess(toy_runner()), lambda done: None, shard=Shard(2, 2))
     shutil.copy(tmp_path / "two" / shard_name(Shard(2, 2)), tmp_path / "one")
     with pytest.raises(
         InvalidRunError, match=r"00002-of-00002\.jsonl, line 1: the shard's limits are not those of run\.json"
     ):
-        aggregate(tmp_path / "one", WORLD)
+        read_complete_run(tmp_path / "one", WORLD)
 
 
 @pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:-40], lambda data: data + b"{}"])
@@ -248,7 +259,7 @@ def test_a_shard_that_another_process_changes_meanwhile_ends_the_run(
                 file.truncate()
                 file.write(changed)
 
-    header = run_json(toy_protocol(), SURFACE, PLAN, IDENTITIES)
+    header = run_header(toy_protocol(), SURFACE, PLAN, IDENTITIES)
     with pytest.raises(InvalidRunError, match="another process wrote to it or cut it off meanwhile"):
         execute(tmp_path / "run", header, PLAN, InProcess(toy_runner()), progress)
 
@@ -269,7 +280,7 @@ def test_episodes_of_another_shard_are_refused_though_header_and_chain_hold(tmp_
     donor = fill(tmp_path / "donor", 2, 2)
     write_shard(tmp_path / "run", donor, Shard(1, 2), Shard(2, 2))
     with pytest.raises(InvalidRunError, match=r"00001-of-00002\.jsonl, line 2: episode .* belongs to shard 2 of 2"):
-        aggregate(tmp_path / "run", WORLD)
+        read_complete_run(tmp_path / "run", WORLD)
 
 
 def test_a_directory_is_divided_one_way_only(tmp_path: Path) -> None:

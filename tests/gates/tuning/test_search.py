@@ -8,12 +8,12 @@ from functools import cache
 
 import pytest
 
-from conditions.storage.run_directory import pretty_json
 from gates.tuning.design import Design, Penalty
 from gates.tuning.report import Extent, tune
 from gates.tuning.search import Fold, choose, out_of_fold, outer_folds, recall, refitted
 from preregistration.protocol import load_protocol
 from schemarouter.catalog.views import VIEWS
+from schemarouter.files import pretty_json
 from schemarouter.retrieval.typed import WeightsFile
 from surface.loader import LANGUAGES, load_catalogs, load_surface
 from tests.gates.tuning.worlds import STRONG, WEAK, altered, design

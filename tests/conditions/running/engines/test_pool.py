@@ -21,17 +21,29 @@ from conditions.running.engines.pool import Pool
 from conditions.running.execute import InfrastructureError, execute
 from conditions.running.plan import Plan, make_plan
 from conditions.running.runner import Runner
-from gates.aggregate import World, aggregate
+from conditions.storage.run_directory import RunLimits
+from gates.aggregate import read_complete_run
 from gates.exploratory import stamp
+from gates.identities import ReferenceData
 from schemarouter.agents.base import Action, Guide, View
 from schemarouter.errors import SchemaRouterError, UsageError
 from schemarouter.records import Ended, encode
-from tests.toys import CATALOGS, SURFACE, identities_of, read_records, reference, run_json, toy_protocol, toy_runner
+from tests.toys import (
+    CATALOGS,
+    SURFACE,
+    changed,
+    identities_of,
+    read_records,
+    reference,
+    run_header,
+    toy_protocol,
+    toy_runner,
+)
 
 TASK = SURFACE.tasks[1].prompt.id
 PLAN: Plan = make_plan(toy_protocol(), SURFACE, conditions=["SR-5-STATE-AWARE", "FULL"])
 IDENTITIES = identities_of(SURFACE, CATALOGS)
-WORLD = World(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
+WORLD = ReferenceData(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)
 
 
 @dataclass(frozen=True)
@@ -97,9 +109,9 @@ def failing() -> Runner:
 
 
 def fill(folder: Path, engine: Engine, limits: Limits = NO_LIMITS) -> Path:
-    plain = run_json(toy_protocol(), SURFACE, PLAN, IDENTITIES)
-    limited = {**plain, "limits": {"episode_seconds": limits.episode_seconds}}
-    header = {**limited, "stamp": stamp(toy_protocol(), SURFACE, PLAN, limited)}
+    plain = run_header(toy_protocol(), SURFACE, PLAN, IDENTITIES)
+    limited = changed(plain, limits=RunLimits(episode_seconds=limits.episode_seconds))
+    header = changed(limited, stamp=stamp(toy_protocol(), SURFACE, PLAN, limited))
     execute(folder, header, PLAN, engine, lambda done: None)
     return folder
 
@@ -116,7 +128,9 @@ def bytes_of(folder: Path) -> set[bytes]:
 def test_several_processes_write_what_one_writes(tmp_path: Path, alone: Path) -> None:
     folder = fill(tmp_path / "run", Pool(toy_runner, 2))
     assert bytes_of(folder) == bytes_of(alone)
-    assert list(aggregate(folder, WORLD).chunks()) == list(aggregate(alone, WORLD).chunks())
+    assert list(read_complete_run(folder, WORLD).aggregate().chunks()) == list(
+        read_complete_run(alone, WORLD).aggregate().chunks()
+    )
 
 
 @pytest.mark.parametrize(("fault", "told"), [("segfault", "SIGSEGV"), ("kill", "SIGKILL"), ("exit", "exit code 7")])
@@ -128,9 +142,9 @@ def test_a_worker_that_dies_is_on_record_and_its_episodes_are_run_again(
     (lost,) = (record for record in read_records(folder) if record.infrastructure)
     assert (lost.task, lost.catalog, lost.condition, lost.attempt) == (TASK, 12, "FULL", 1)
     assert isinstance(lost.events[-1], Ended) and told in lost.events[-1].detail
-    result = aggregate(folder, WORLD)
+    result = read_complete_run(folder, WORLD)
     assert result.infrastructure_attempts == 1
-    assert result.rows == aggregate(alone, WORLD).rows
+    assert result.rows == read_complete_run(alone, WORLD).rows
 
 
 def test_an_episode_that_kills_every_worker_ends_the_run_and_the_same_command_goes_on(
@@ -140,7 +154,7 @@ def test_an_episode_that_kills_every_worker_ends_the_run_and_the_same_command_go
         fill(tmp_path / "run", Pool(Faulty("kill", str(tmp_path), 3), 2))
     assert sum(record.infrastructure for record in read_records(tmp_path / "run")) == 2
     folder = fill(tmp_path / "run", Pool(toy_runner, 2))
-    assert aggregate(folder, WORLD).rows == aggregate(alone, WORLD).rows
+    assert read_complete_run(folder, WORLD).rows == read_complete_run(alone, WORLD).rows
 
 
 @pytest.mark.parametrize(("fault", "told"), [("hang", "took more than 2 s"), ("deaf", "killed after more than 2 s")])
@@ -158,10 +172,12 @@ def test_a_worker_that_hangs_is_a_failed_episode_on_record(
     )
     assert (late.task, late.catalog, late.condition) == (TASK, 12, "FULL")
     assert isinstance(late.events[-1], Ended) and late.events[-1].reason == "time_limit"
-    result = aggregate(folder, WORLD)
+    result = read_complete_run(folder, WORLD)
     assert len(result.rows) == len(PLAN.units) and result.infrastructure_attempts == 0
-    differing = [one for one, other in zip(result.rows, aggregate(alone, WORLD).rows, strict=True) if one != other]
-    assert [(row.task, row.catalog, row.condition, row.figures.passed) for row in differing] == [(TASK, 12, "FULL", 0)]
+    differing = [
+        one for one, other in zip(result.rows, read_complete_run(alone, WORLD).rows, strict=True) if one != other
+    ]
+    assert [(row.task, row.catalog, row.condition, row.counts.passed) for row in differing] == [(TASK, 12, "FULL", 0)]
 
 
 def test_a_hang_in_this_process_is_a_failed_episode_too(tmp_path: Path) -> None:
@@ -230,7 +246,7 @@ def test_a_pool_that_breaks_as_work_is_handed_in_is_replaced(
 
 
 def test_an_interrupted_run_leaves_no_process_and_goes_on(tmp_path: Path, alone: Path) -> None:
-    header = run_json(toy_protocol(), SURFACE, PLAN, IDENTITIES)
+    header = run_header(toy_protocol(), SURFACE, PLAN, IDENTITIES)
 
     def progress(done: int) -> None:
         if done:

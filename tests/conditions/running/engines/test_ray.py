@@ -11,7 +11,7 @@ import pytest
 
 from conditions.running.engines.base import InProcess
 from conditions.running.engines.ray import RayCluster
-from gates.aggregate import aggregate
+from gates.aggregate import read_complete_run
 from schemarouter.errors import SchemaRouterError
 from tests.conditions.running.engines.test_pool import WORLD, Faulty, bytes_of, fill
 from tests.toys import read_records, toy_runner
@@ -39,14 +39,16 @@ def test_ray_writes_what_one_process_writes(tmp_path: Path) -> None:
     alone = fill(tmp_path / "alone", InProcess(toy_runner()))
     folder = fill(tmp_path / "run", RayCluster(toy_runner, 2))
     assert bytes_of(folder) == bytes_of(alone)
-    assert list(aggregate(folder, WORLD).chunks()) == list(aggregate(alone, WORLD).chunks())
+    assert list(read_complete_run(folder, WORLD).aggregate().chunks()) == list(
+        read_complete_run(alone, WORLD).aggregate().chunks()
+    )
 
 
 def test_an_actor_that_dies_is_replaced_and_its_episodes_are_run_again(tmp_path: Path) -> None:
     alone = fill(tmp_path / "alone", InProcess(toy_runner()))
     folder = fill(tmp_path / "run", RayCluster(Faulty("exit", str(tmp_path), 2), 2))
     assert sum(record.infrastructure for record in read_records(folder)) == 1
-    assert aggregate(folder, WORLD).rows == aggregate(alone, WORLD).rows
+    assert read_complete_run(folder, WORLD).rows == read_complete_run(alone, WORLD).rows
 
 
 def test_a_cluster_that_is_not_there_is_one_message(tmp_path: Path) -> None:

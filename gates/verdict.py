@@ -1,0 +1,94 @@
+"""The verdict of the gate, as its file holds it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from conditions.storage.run_directory import Identities, Provenance
+from gates.aggregate import EpisodesCounted, MeasureSums
+from gates.intervals import Interval
+from gates.repeats import RepeatedMeasure
+from schemarouter.files import Document, VersionOne
+
+Pair = Annotated[tuple[int, int], Field(strict=False)]
+
+
+class Estimate(MeasureSums):
+    """A measure of a condition over all its episodes."""
+
+    intervals: dict[str, Interval]
+    """By method; empty for a measure of which none is drawn, and where it is undefined."""
+
+
+class SliceEstimate(MeasureSums):
+    """A rate of a condition over part of its episodes."""
+
+    interval: Interval
+    """Logit-t interval of the tasks inside."""
+
+
+class Criterion(Document):
+    """One of the six criteria."""
+
+    number: int
+    """1 to 6, as the protocol counts them."""
+    title: str
+    """What is asked."""
+    passed: bool
+    """Whether it holds, on point estimates compared as integers."""
+    undefined: bool
+    """Whether nothing stands below the line; such a criterion fails."""
+    detail: str
+    """The figures it was judged on, in words."""
+    sums: dict[str, Pair]
+    """Numerator and denominator by condition (``state_aware``, ``progressive``), or of all."""
+    estimate: float | None
+    """The rate, or the difference of two; null where undefined."""
+    intervals: dict[str, Interval]
+    """Intervals of the estimate by method."""
+    supported_by: dict[str, bool]
+    """By method, whether the interval alone would make the criterion hold."""
+
+
+class VerdictProvenance(Document):
+    """What the verdict rests on."""
+
+    identities: Identities
+    """As in the run's header."""
+    plan_fingerprint: str
+    """The grid of episodes."""
+    provenance: Provenance
+    """The code under which the run began."""
+    counts_sha256: str
+    """SHA-256 of the bootstrap's counts matrix."""
+    episodes: EpisodesCounted
+    """How many episodes count."""
+    agent_note: str
+    """What a reader has to know of the agent."""
+
+
+class Verdict(Document):
+    """verdict.json: the six criteria, whether all hold, and every measure beneath them."""
+
+    schema_version: VersionOne
+    """Version of this document."""
+    stamp: str
+    """Why the run is exploratory; empty for the locked protocol alone."""
+    confirmatory: bool
+    """Whether this is the verdict of the locked protocol on its own surface."""
+    passed: bool
+    """Whether all six criteria hold."""
+    criteria: tuple[Criterion, ...] = Field(strict=False)
+    """All six, in order."""
+    conditions: dict[str, dict[str, Estimate]]
+    """Every measure by condition."""
+    slices: dict[str, dict[str, dict[str, dict[str, SliceEstimate]]]]
+    """Three rates by slicing (``catalog``, ``language``, ``stratum``), group and condition."""
+    repeats: dict[str, dict[str, RepeatedMeasure]]
+    """As in the aggregate."""
+    notes: tuple[str, ...] = Field(strict=False)
+    """What a reader of the table has to know."""
+    provenance: VerdictProvenance
+    """What the verdict rests on."""

@@ -1,0 +1,22 @@
+"""``aggregate``: a complete run checked, replayed and measured."""
+
+from __future__ import annotations
+
+import typer
+
+from schemarouter.cli.common import AsJson, Directory, print_stamp
+
+
+def aggregate(directory: Directory, as_json: AsJson = False) -> None:
+    """Check, replay and measure a complete run; writes aggregate.json. Refuses anything else with exit 3."""
+    from conditions.storage.run_directory import AGGREGATE_FILE
+    from schemarouter.experiment import aggregate as aggregate_run
+
+    result = aggregate_run(directory)
+    if as_json:
+        for chunk in result.chunks():
+            typer.echo(chunk, nl=False)
+        return
+    print_stamp(result.stamp)
+    counted, expected = result.episodes.counted, result.episodes.expected
+    typer.echo(f"{counted}/{expected} episodes replayed; {directory / AGGREGATE_FILE} written.")

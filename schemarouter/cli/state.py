@@ -1,0 +1,23 @@
+"""``state check``: foreign state JSON read by the state contract."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemarouter.cli.common import read_input
+
+app = typer.Typer(help="Foreign state JSON.", no_args_is_help=True)
+
+
+@app.command("check")
+def check(file: Annotated[Path, typer.Argument(help="State JSON; - for stdin.")]) -> None:
+    """Validate a state and print its canonical bytes, or say everything that is wrong with it."""
+    from schemarouter.state import ExecutionState
+
+    sys.stdout.buffer.write(ExecutionState.parse(read_input(file)).canonical_json())
+    if sys.stdout.isatty():
+        sys.stdout.write("\n")
