@@ -176,7 +176,7 @@ class Gate:
     """Judges one aggregate."""
 
     def __init__(self, result: Aggregate, protocol: Protocol, statistics: Statistics) -> None:
-        self._rules = protocol.gate
+        self._rules, self._top_k = protocol.gate, protocol.conditions.top_k
         self._statistics = statistics
         self.sums = Sums(result.rows, statistics.design.tasks)
         self.tables = {
@@ -236,7 +236,7 @@ class Gate:
         least = self._rules.min_recall_percent
         intervals = self.intervals(STATE_AWARE, "next_required_recall")
         return Criterion(
-            2, f"next-required Recall@5 at least {least} %", events > 0 and 100 * hits >= least * events, events == 0,
+            2, f"next-required Recall@{self._top_k} at least {least} %", events > 0 and 100 * hits >= least * events, events == 0,
             f"state-aware {hits}/{events}", {"state_aware": (hits, events)}, _rate((hits, events)), intervals,
             _carried(intervals, lambda low, _: low >= least / 100),
         )  # fmt: skip

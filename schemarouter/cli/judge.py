@@ -57,7 +57,6 @@ def gate(directory: Directory, workers: Workers = 1, as_json: AsJson = False) ->
     from gates.aggregate import same_aggregate, write_aggregate
     from gates.confirmatory_result import keep_or_compare
     from gates.gate import judge
-    from preregistration.protocol import RESULTS
     from schemarouter.cli.render import print_verdict
 
     result, world = _aggregate(directory, workers)
@@ -72,7 +71,7 @@ def gate(directory: Directory, workers: Workers = 1, as_json: AsJson = False) ->
         )
     verdict = judge(result, protocol)
     write_whole(directory / VERDICT_FILE, pretty_json(verdict.as_json()))
-    kept = keep_or_compare(RESULTS / protocol.name, result, verdict) if verdict.confirmatory else ""
+    kept = keep_or_compare(protocol.results, result, verdict) if verdict.confirmatory else ""
     if as_json:
         print_json(verdict.as_json())
     else:
