@@ -16,19 +16,19 @@ from gates.gate import judge
 from gates.measures import BY_NAME, EpisodeCounts
 from preregistration.protocol import Protocol, load_protocol
 
-_STRATA, _LANGUAGES, _TASKS, _CATALOGS = 5, 6, 6, (100, 250, 500)
 _SEED = 20260929
 
 
-def gate_rows(effort: Effort, iterations: int = 10_000) -> list[Row]:
-    """A verdict with all its intervals beside one interval of one criterion, each from `iterations` draws.
+def gate_rows(effort: Effort, iterations: int | None = None) -> list[Row]:
+    """A verdict with all its intervals beside one interval of one criterion, each from `iterations` draws, or the protocol's.
 
     The aggregate is made up: as many tasks, cells, catalogs and conditions as the confirmatory protocol has, 2,700 episodes.
     """
-    protocol = load_protocol("development")
-    rules = protocol.statistics.model_copy(update={"iterations": iterations, "stratify_by": "cell"})
+    protocol = load_protocol("frozen")
+    iterations = iterations or protocol.statistics.iterations
+    rules = protocol.statistics.model_copy(update={"iterations": iterations})
     protocol = protocol.model_copy(update={"statistics": rules})
-    result = made_up(protocol.conditions.names)
+    result = made_up(protocol)
     systems: dict[str, Callable[[int], object]] = {
         "judge: six criteria, every condition and slice": lambda _: judge(result, protocol),
         "plain Python: one interval of one criterion": lambda seed: plain_interval(result, protocol, seed),
@@ -38,16 +38,16 @@ def gate_rows(effort: Effort, iterations: int = 10_000) -> list[Row]:
     return rows("gate over an aggregate", len(result.rows), times, notes={next(iter(systems)): note})
 
 
-def made_up(conditions: Sequence[str]) -> CompleteRun:
+def made_up(protocol: Protocol) -> CompleteRun:
     """A complete run of the confirmatory shape whose counts are drawn at random, rates with hits among events."""
     drawn = random.Random(_SEED)
     cells = {
         f"made-{stratum}{language}-{number}": f"stratum_{stratum}/language_{language}"
-        for stratum in range(_STRATA)
-        for language in range(_LANGUAGES)
-        for number in range(_TASKS)
+        for stratum in range(len(protocol.strata))
+        for language in range(len(protocol.languages))
+        for number in range(protocol.tasks_per_cell)
     }
-    plan = Plan(tuple(sorted(cells)), _CATALOGS, tuple(conditions))
+    plan = Plan(tuple(sorted(cells)), protocol.catalogs, protocol.conditions.names)
     episodes = [
         EpisodeRow(task, size, condition, _counts(drawn))
         for task in plan.tasks

@@ -187,7 +187,7 @@ class Measure:
 
 MEASURES: tuple[Measure, ...] = (
     Measure("task_pass", "task pass", "passed", "episodes", True),
-    Measure("next_required_recall", "next-required Recall@5", "recall_hits", "recall_events", True, ranked_only=True),
+    Measure("next_required_recall", "next-required recall", "recall_hits", "recall_events", True, ranked_only=True),
     Measure(
         "next_required_recall_turns",
         "… after tool turns alone",

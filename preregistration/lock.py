@@ -1,16 +1,16 @@
 """The lock: the fingerprints of everything an experiment rests on, what differs from them now, and who has opened it.
 
 A fingerprint's name says where the thing stands: ``file#field`` for what is in a file, a plain name for what is computed
-(``statistics``, ``retriever_behaviour``). A lock of a confirmatory surface carries the commit and the day, and a history:
-amendments of the retriever's, agent's or code's part, and the release, after which the surface may be scored.
+(``statistics``, ``retriever_behaviour``). A lock of a confirmatory surface carries the commit and the day, and a history: the
+rewrite that made it, with the lock it superseded, and the release, after which the surface may be scored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,8 +21,6 @@ from schemarouter.files import read_model
 
 LOCK_SCHEMA_VERSION = 2
 FILES: Mapping[str, str] = {"development": "development.lock.json", "frozen": "lock.json"}
-# What an amendment may supersede; surface, catalogs, protocol, state contract and statistics stay.
-AMENDABLE = ("retriever", "agent", "code")
 # What takes running the thing to know; left out where that would cost more than it is worth.
 BEHAVIOUR = frozenset({"retriever_behaviour", "agent_behaviour"})
 # Arms that rank nothing show that tasks can be solved, and are no outcome.
@@ -33,14 +31,30 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class LockEvent(_Part):
-    """Something done to a lock: an amendment with the fingerprints that it replaces, or the release."""
-
-    kind: Literal["amendment", "release"]
+class _Event(_Part):
     date: str
     commit: str
     reason: str = Field(min_length=1)
-    fingerprints: dict[str, str] = Field(default_factory=dict)
+
+
+class Amendment(_Event):
+    """Fingerprints replaced one by one, as locks before `Rewrite` hold it; still read, never made."""
+
+    kind: Literal["amendment"]
+    fingerprints: dict[str, str]
+
+
+class Rewrite(_Event):
+    """The lock was made anew; `superseded` is the one before it, whole, with its own history."""
+
+    kind: Literal["rewrite"]
+    superseded: Lock
+
+
+class Release(_Event):
+    """The owner's word that the surface may be scored."""
+
+    kind: Literal["release"]
 
 
 class Lock(_Part):
@@ -52,25 +66,39 @@ class Lock(_Part):
     date: str | None = None
     commit: str | None = None
     fingerprints: dict[str, str]
-    history: tuple[LockEvent, ...] = Field(default=(), strict=False)
+    history: tuple[Annotated[Amendment | Rewrite | Release, Field(discriminator="kind")], ...] = Field(
+        default=(), strict=False
+    )
 
     @property
     def current(self) -> Mapping[str, str]:
         """The fingerprints with every amendment in its order."""
         promised = dict(self.fingerprints)
         for event in self.history:
-            promised.update(event.fingerprints)
+            promised.update(event.fingerprints if isinstance(event, Amendment) else {})
         return promised
 
     @property
     def released(self) -> bool:
         """Whether the surface may be scored."""
-        return any(event.kind == "release" for event in self.history)
+        return any(isinstance(event, Release) for event in self.history)
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything but the history: the one number to publish elsewhere."""
-        return fingerprint(self.model_dump(mode="json", exclude={"history"}))
+        """SHA-256 over the lock without its release: the one number to publish elsewhere.
+
+        It covers every rewrite and amendment with date, commit, reason and what it superseded, down to the first lock. The
+        release stands outside, so that a digest published before it can still be held against the lock after it.
+        """
+        kept = tuple(event for event in self.history if not isinstance(event, Release))
+        return fingerprint(self.model_copy(update={"history": kept}).model_dump(mode="json"))
+
+    def events(self) -> Iterator[Amendment | Rewrite | Release]:
+        """All that was done, oldest first: before each rewrite what was done to the lock that it superseded."""
+        for event in self.history:
+            if isinstance(event, Rewrite):
+                yield from event.superseded.events()
+            yield event
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +157,23 @@ def require_as_locked(lock: Lock, actual: Mapping[str, str]) -> None:
         raise InvalidRunError(f"the {lock.surface} surface is not as it was locked:\n  {shown}{more}")
 
 
-def amended(lock: Lock, actual: Mapping[str, str], *, date: str, commit: str, reason: str) -> Lock:
-    """The lock with an amendment for what differs. Raises InvalidRunError for what no amendment may touch."""
-    if lock.released:
-        raise InvalidRunError("the lock is released; nothing of it can be amended any more.")
-    broken = [row for row in compare(lock, actual) if not row.holds]
-    if not broken:
-        raise InvalidRunError("everything is as it was locked; there is nothing to amend.")
-    fixed = [row.name for row in broken if not row.name.startswith(AMENDABLE) or row.actual is None]
-    if fixed:
+def rewritten(lock: Lock, actual: Mapping[str, str], *, date: str, commit: str, reason: str) -> Lock:
+    """A lock of things as they are here and now, with the old one in its history.
+
+    Raises InvalidRunError for a lock that is released, and for one of a surface that is free to use.
+    """
+    if not lock.confirmatory:
         raise InvalidRunError(
-            f"an amendment can supersede {', '.join(AMENDABLE)} alone; these stay as locked: {', '.join(fixed[:5])}."
+            f"the {lock.surface} surface is free to use; schemarouter lock write --surface {lock.surface} writes its lock anew."
         )
-    changes = {row.name: row.actual for row in broken if row.actual is not None}
-    event = LockEvent(kind="amendment", date=date, commit=commit, reason=reason, fingerprints=changes)
-    return lock.model_copy(update={"history": (*lock.history, event)})
+    if lock.released:
+        raise InvalidRunError(
+            f"the {lock.surface} surface's lock is released: what it promises stands, and a study of anything else is "
+            "another one. A lock is rewritten before its release alone."
+        )
+    event = Rewrite(kind="rewrite", date=date, commit=commit, reason=reason, superseded=lock)
+    now = {"date": date, "commit": commit, "fingerprints": dict(actual), "history": (event,)}
+    return lock.model_copy(update=now)
 
 
 def scoring_refusal(surface: str, conditions: Iterable[str], folder: Path | None = None) -> str:

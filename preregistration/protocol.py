@@ -83,7 +83,7 @@ class StatisticsRules(_Part):
 class Protocol(_Part):
     """One preregistered experiment."""
 
-    schema_version: int
+    schema_version: Literal[1]
     name: str
     surface: Literal["development", "frozen"]
     confirmatory: bool
@@ -105,10 +105,18 @@ class Protocol(_Part):
         """SHA-256 over everything the protocol says."""
         return fingerprint(self.model_dump(mode="json"))
 
+    @property
+    def results(self) -> Path:
+        """The folder of the confirmatory result."""
+        return RESULTS / self.name
+
 
 def load_protocol(surface: str = "frozen", folder: Path = FOLDER) -> Protocol:
-    """Read the protocol of a surface. Raises InvalidRunError when its file is missing or altered beyond reading."""
+    """Read the protocol of a surface. Raises InvalidRunError when its file is missing, of another surface or unreadable."""
     if surface not in FILES:
         raise UsageError(unknown("surface", surface, FILES))
     path = folder / FILES[surface]
-    return read_model(path, Protocol, InvalidRunError)
+    protocol = read_model(path, Protocol, InvalidRunError)
+    if protocol.surface != surface:
+        raise InvalidRunError(f"{path.name}: is the protocol of the {protocol.surface} surface.")
+    return protocol

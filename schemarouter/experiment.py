@@ -41,7 +41,7 @@ from gates.reproduce import reproduce as run_again
 from gates.run_header import new_header, resumed_header
 from gates.verdict import Verdict
 from preregistration.lock import read_lock, require_as_locked, scoring_refusal
-from preregistration.protocol import RESULTS, load_protocol
+from preregistration.protocol import load_protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog.views import VIEWS, View
 from schemarouter.disk_cache import nothing_kept
@@ -300,7 +300,7 @@ def judge(folder: Path | str, *, write: bool = True, report: Callable[[str], Non
             write_aggregate(path, result)
         write_whole(path / VERDICT_FILE, verdict.to_bytes())
         if verdict.confirmatory:
-            report(keep_or_compare(RESULTS / reference.protocol.name, run, verdict))
+            report(keep_or_compare(reference.protocol.results, run, verdict))
     return verdict
 
 

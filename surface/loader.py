@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
+from preregistration.protocol import Protocol, load_protocol
 from schemarouter.canonical import fingerprint
 from schemarouter.catalog import Catalog, load_catalog
 from schemarouter.errors import SchemaRouterError, UsageError, unknown
 from schemarouter.files import read_model
-from surface.task import CellFile, Language, Stratum, Task, TaskKey, TaskPrompt
+from surface.task import CellFile, Task, TaskKey, TaskPrompt
 
 ROOT = Path(__file__).resolve().parent
 SurfaceName = Literal["development", "frozen"]
@@ -88,16 +89,20 @@ def load_catalogs(sizes: Iterable[int], root: Path = ROOT) -> dict[int, Catalog]
 
 @cache
 def load_surface(name: str, root: Path = ROOT) -> Surface:
-    """Read every cell file of a surface, once a process. Raises SurfaceError with all mistakes of all files at once."""
+    """Read every cell file of a surface, once a process; strata and languages are those of its protocol.
+
+    Raises SurfaceError with all mistakes of all files at once.
+    """
     folder = FOLDERS.get(name)
     if folder is None:
         raise UsageError(unknown("surface", name, FOLDERS))
+    protocol = load_protocol(name)
     tasks: list[Task] = []
     strata: dict[str, str] = {}
     problems: list[str] = []
     for path in sorted((root / folder).glob("*/*.json")):
         try:
-            cell = _load_cell(path)
+            cell = _load_cell(path, protocol)
         except SurfaceError as error:
             problems.append(str(error))
             continue
@@ -132,13 +137,14 @@ def _place(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
-def _load_cell(path: Path) -> CellFile:
+def _load_cell(path: Path, protocol: Protocol) -> CellFile:
     place = _place(path)
     cell = read_model(path, CellFile, SurfaceError, place=place, between=f"\n{place}: ")
+    for kind, given, allowed in (
+        ("stratum", cell.stratum, protocol.strata), ("language", cell.language, protocol.languages),
+    ):  # fmt: skip
+        if given not in allowed:
+            raise SurfaceError(f"{place}: {unknown(kind, given, allowed)}")
     if (cell.stratum, cell.language) != (path.parent.name, path.stem):
         raise SurfaceError(f"{place}: holds the cell {cell.stratum}/{cell.language}.")
     return cell
-
-
-STRATA: tuple[str, ...] = get_args(Stratum)
-LANGUAGES: tuple[str, ...] = get_args(Language)

@@ -9,14 +9,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Stratum = Literal[
-    "two_step_state_dependency",
-    "three_step_state_dependency",
-    "recoverable_execution_failure",
-    "identifier_provenance_propagation",
-    "typed_unit_state_transition",
-]
-Language = Literal["en", "ko", "es", "ja", "de", "mixed"]
 Role = Literal["evident", "latent", "corrective"]
 
 _STEP_ID = r"^[a-z][a-z0-9_]{0,31}$"
@@ -31,7 +23,7 @@ class TaskPrompt(_Frozen):
     """What the world may see of a task."""
 
     id: str = Field(pattern=r"^[a-z]+-[a-z]{2,5}-[0-9]{2}$")
-    language: Language
+    language: str = Field(min_length=1)
     query: str = Field(min_length=1)
 
 
@@ -159,10 +151,10 @@ class Task(_Frozen):
 
 
 class CellFile(_Frozen):
-    """The tasks of one stratum in one language."""
+    """The tasks of one stratum in one language; which there are, the protocol says."""
 
-    stratum: Stratum
-    language: Language
+    stratum: str
+    language: str
     tasks: tuple[Task, ...] = Field(strict=False)
 
     @model_validator(mode="after")

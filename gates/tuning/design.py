@@ -10,6 +10,7 @@ import numpy as np
 
 from gates.tuning.decision_points import Moment, all_moments
 from gates.tuning.logit import Choice, Floats, fit
+from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.views import View, viewed
 from schemarouter.retrieval.base import SCORE_DECIMALS, entries_of
@@ -21,7 +22,6 @@ from surface.loader import Surface
 
 # Weights are kept to this many decimals: more would only record rounding errors of the optimiser.
 _DECIMALS = 3
-TOP = 5
 GROUPS: Mapping[str, tuple[str, ...]] = {
     **RELEVANCE_GROUPS,
     **{name: figures for name, figures in flow.GROUPS.items() if name != "relevance"},
@@ -53,7 +53,8 @@ def folds_of(tasks: Collection[str], count: int) -> dict[str, int]:
 class Design:
     """Moments of a surface and the typed retriever's figures over its catalogs, in one view."""
 
-    def __init__(self, surface: Surface, catalogs: Mapping[int, Catalog], view: View) -> None:
+    def __init__(self, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], view: View) -> None:
+        self.protocol = protocol
         self.view = view
         self.moments: Sequence[Moment] = all_moments(surface, catalogs[min(catalogs)], view)
         self.tasks = sorted({moment.task for moment in self.moments})
@@ -124,9 +125,10 @@ class Design:
         return int(better.sum() + (scores[:right] == scores[right]).sum()) + 1
 
     def hits(self, size: int, tasks: Collection[str], weights: FittedWeights) -> dict[int, bool]:
-        """For every moment of some tasks whether the next required route is among the best five."""
+        """For every moment of some tasks whether the next required route is among the protocol's Top-k."""
+        top_k = self.protocol.conditions.top_k
         return {
-            m: self.rank_of_next(size, m, weights) <= TOP
+            m: self.rank_of_next(size, m, weights) <= top_k
             for m, moment in enumerate(self.moments)
             if moment.task in tasks
         }

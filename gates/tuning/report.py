@@ -19,7 +19,7 @@ from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.views import VIEWS, View
 from schemarouter.retrieval.typed import Weights
-from surface.loader import LANGUAGES, Surface
+from surface.loader import Surface
 
 _ARM, _OTHER = "SR-5-STATE-AWARE", "SR-PROGRESSIVE-STATIC"
 _ROUNDED = 6
@@ -68,7 +68,7 @@ def tune(
 def _tune_view(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, view: View
 ) -> tuple[Weights, dict[str, Any]]:
-    design = Design(surface, catalogs, view)
+    design = Design(protocol, surface, catalogs, view)
     folds = outer_folds(design, extent.grid, extent.outer, extent.inner)
     tried, picked = choose(design, design.tasks, extent.grid, extent.outer)
     weights = design.fitted(design.tasks, picked).as_weights()
@@ -102,14 +102,15 @@ def _fold(fold: Fold, design: Design) -> dict[str, Any]:
 
 
 def _figures(design: Design, folds: Sequence[Fold], *, languages: bool = True) -> dict[str, Any]:
-    """Recall@5 of the next required route at every moment of the plans, by size, phase and language."""
+    """Recall@k of the next required route at every moment of the plans, by size, phase and language."""
     told: dict[str, Any] = {}
     for size, hits in out_of_fold(design, folds).items():
         told[str(size)] = {}
         for name, opening in (("opening", True), ("later", False)):
             rows = {"all": recall(design, hits, opening=opening)}
             if languages:
-                rows |= {language: recall(design, hits, opening=opening, language=language) for language in LANGUAGES}
+                names = design.protocol.languages
+                rows |= {name: recall(design, hits, opening=opening, language=name) for name in names}
             told[str(size)][name] = {
                 key: {"hits": row.hits, "moments": row.moments, **_interval(row.interval)} for key, row in rows.items()
             }
@@ -131,7 +132,7 @@ def _arms(
     )
     groups = {"all": rows}
     groups |= {f"catalog {size}": [row for row in rows if row.catalog == size] for size in catalogs}
-    groups |= {name: [r for r in rows if surface.prompt(r.task).language == name] for name in LANGUAGES}
+    groups |= {name: [r for r in rows if surface.prompt(r.task).language == name] for name in protocol.languages}
     told: dict[str, Any] = {}
     for name, chosen in groups.items():
         aware = [row for row in chosen if row.condition == _ARM]

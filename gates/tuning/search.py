@@ -16,7 +16,7 @@ OUTER, INNER = 5, 4
 
 @dataclass(frozen=True)
 class Tried:
-    """One penalty and how often, out of fold, the next route was among the best five."""
+    """One penalty and how often, out of fold, the next route was among the Top-k."""
 
     penalty: Penalty
     hits: int
@@ -73,7 +73,7 @@ def refitted(design: Design, folds: Sequence[Fold], without: Collection[str]) ->
 
 @dataclass(frozen=True)
 class Recall:
-    """How often the next required route was among the best five, with a logit-t interval over tasks within strata."""
+    """How often the next required route was among the Top-k, with a logit-t interval over tasks within strata."""
 
     hits: int
     moments: int
@@ -108,4 +108,4 @@ def recall(design: Design, hits: Mapping[int, bool], *, opening: bool, language:
         if (moment.turn == 0) is opening and language in ("", moment.language):
             good[place[moment.task]] += hits[number]
             every[place[moment.task]] += 1
-    return Recall(int(good.sum()), int(every.sum()), logit_t(good, every, cell))
+    return Recall(int(good.sum()), int(every.sum()), logit_t(good, every, cell, design.protocol.statistics.level))

@@ -89,14 +89,16 @@ def tasks(
     as_json: AsJson = False,
 ) -> None:
     """The tasks of a surface: prompts, or with --cell plans, faults and authorisations too."""
-    from surface.loader import LANGUAGES, STRATA, load_surface
+    from preregistration.protocol import load_protocol
+    from surface.loader import load_surface
 
     found = load_surface(surface)
     if not cell:
         rows = [{"id": t.prompt.id, "cell": found.cell(t.prompt.id), "query": t.prompt.query} for t in found.tasks]
         _table(rows if as_json or console().width >= _WIDE else stacked(rows), as_json)
         return
-    named = find_cell(cell, STRATA, LANGUAGES)
+    protocol = load_protocol(surface)
+    named = find_cell(cell, protocol.strata, protocol.languages)
     chosen = [task for task in found.tasks if found.cell(task.prompt.id) == named]
     if as_json:
         print_json([task.model_dump(mode="json") for task in chosen])

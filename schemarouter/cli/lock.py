@@ -1,4 +1,4 @@
-"""``lock``: what is promised about a surface, amended, released; and where things stand."""
+"""``lock``: what is promised about a surface, written anew, released; and where things stand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUDIT = "surface/AUDIT.md"
 
 @app.command()
 def write(surface: OfSurface = SurfaceName.development) -> None:
-    """Write a lock: the development surface's anew after a change that was meant, the frozen one's once and for all."""
+    """Write a lock: the development surface's anew after a change that was meant, the frozen one's for the first time."""
     from preregistration.lock import FILES, LOCK_SCHEMA_VERSION, Lock, read_lock
     from preregistration.protocol import load_protocol
     from surface.loader import load_surface
@@ -28,7 +28,8 @@ def write(surface: OfSurface = SurfaceName.development) -> None:
         raise InvalidRunError(f"the {surface} surface is not written yet; there is nothing to lock.")
     if confirmatory and read_lock(surface) is not None:
         raise InvalidRunError(
-            f"{FILES[surface]} is there already; a lock is written once. See schemarouter lock amend."
+            f"{FILES[surface]} is there already and would be lost with its history. Before the release, "
+            f'schemarouter lock rewrite --surface {surface} --reason "…" writes it anew and keeps it.'
         )
     origin = {"date": _today(), "commit": _clean_commit()} if confirmatory else {}
     lock = Lock.model_validate(
@@ -46,7 +47,7 @@ def write(surface: OfSurface = SurfaceName.development) -> None:
 
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
-    """Where things stand: locked, amended, released, and what differs now."""
+    """Where things stand: locked, rewritten, released, and what differs now."""
     from preregistration.lock import compare, read_lock
 
     told: list[dict[str, Any]] = []
@@ -62,7 +63,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.
                 "fingerprints": len(lock.current),
                 "differing": broken,
                 "released": lock.released,
-                "history": [event.model_dump(mode="json", exclude={"fingerprints"}) for event in lock.history],
+                "history": [_event_row(event) for event in lock.events()],
             }
         told.append(row)
     if as_json:
@@ -84,27 +85,39 @@ def _status_lines(row: dict[str, Any]) -> list[str]:
         f"  digest {row['digest']}",
     ]
     lines += [f"  differs: {name}" for name in row["differing"][:10]]
-    return lines + [f"  {event['date']} {event['kind']}: {event['reason']}" for event in row["history"]]
+    return lines + [_event_line(event) for event in row["history"]]
+
+
+def _event_row(event: Any) -> dict[str, Any]:
+    row: dict[str, Any] = event.model_dump(mode="json", exclude={"fingerprints", "superseded"})
+    if event.kind == "rewrite":
+        old = event.superseded
+        row["superseded"] = {"date": old.date, "commit": old.commit, "digest": old.digest}
+    return row
+
+
+def _event_line(row: dict[str, Any]) -> str:
+    old = row.get("superseded")
+    instead = f" (instead of the lock of {old['date']}, digest {old['digest'][:16]})" if old else ""
+    return f"  {row['date']} {row['kind']}: {row['reason']}{instead}"
 
 
 @app.command()
-def amend(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
-    """Supersede the retriever's, agent's or code's part before the release; surface and catalogs stay."""
-    from preregistration.lock import amended
+def rewrite(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
+    """Lock things as they are now, before the release; the old lock and why it went stay in the history and the digest."""
+    from preregistration.lock import FILES, rewritten
 
-    lock = _held(surface)
-    _store(
-        surface,
-        amended(lock, _here(surface), date=_today(), commit=_clean_commit(), reason=_said(reason)),
-    )
-    typer.echo("amended.")
+    held = _held(surface)
+    lock = rewritten(held, _here(surface), date=_today(), commit=_clean_commit(), reason=_said(reason))
+    _store(surface, lock)
+    typer.echo(f"{FILES[surface]} rewritten; digest {lock.digest}.")
 
 
 @app.command()
 def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
     """The owner's step: everything is as locked, the working tree is clean, the audit is there; from now on it may be scored."""
     from conditions.running.provenance import ROOT
-    from preregistration.lock import LockEvent, require_as_locked
+    from preregistration.lock import Release, require_as_locked
 
     lock = _held(surface)
     if not lock.confirmatory:
@@ -114,7 +127,7 @@ def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
     require_as_locked(lock, _here(surface))
     if not (ROOT / AUDIT).is_file() or not (ROOT / AUDIT).read_text(encoding="utf-8").strip():
         raise InvalidRunError(f"{AUDIT} is missing or empty; the surface is not released without its audit.")
-    event = LockEvent(kind="release", date=_today(), commit=_clean_commit(), reason=_said(reason))
+    event = Release(kind="release", date=_today(), commit=_clean_commit(), reason=_said(reason))
     _store(surface, lock.model_copy(update={"history": (*lock.history, event)}))
     typer.echo(f"released; commit the lock, then: make experiment SURFACE={surface}")
 

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from schemarouter.cli.common import CatalogView, print_json, read_input
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 
-DEFAULT_CATALOG = 100
+if TYPE_CHECKING:
+    from schemarouter.retrieval.base import Ranking
+
 _SHOWN = 0.0005
 
 
 def retrieve(
     query: Annotated[str, typer.Argument(help="What the user asks for.")],
     state: Annotated[Path | None, typer.Option(help="State JSON of the same query; - for stdin.")] = None,
-    catalog: Annotated[int, typer.Option(help="Catalog size.")] = DEFAULT_CATALOG,
+    catalog: Annotated[int | None, typer.Option(help="Catalog size; the protocol's smallest unless given.")] = None,
     retriever: Annotated[str | None, typer.Option(help="Retriever spec; the protocol's unless given.")] = None,
     catalog_view: Annotated[CatalogView, typer.Option(help="What of the catalog is registered.")] = CatalogView.full,
-    k: Annotated[int, typer.Option("-k", help="How many candidates.", min=1)] = 5,
+    k: Annotated[
+        int | None, typer.Option("-k", help="How many candidates; the protocol's unless given.", min=1)
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="What each kind of evidence gave to a score.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
@@ -42,24 +46,17 @@ def retrieve(
         reason = scoring_refusal("frozen", ("retrieve",))
         if reason:
             raise InvalidRunError(f"this is a frozen task's request, or holds or is a part of one, and {reason}")
-    spec = registry.resolve(retriever or load_protocol("development").retriever)
-    sizes = load_protocol("development").catalogs
-    if catalog not in sizes:
-        raise UsageError(unknown("catalog size", str(catalog), map(str, sizes)))
-    entries = viewed(load_catalogs([catalog])[catalog], catalog_view.value)
-    ranking = registry.build_retriever(spec, entries).rank(query if state is None else current.retrieval_query(), k=k)
+    protocol = load_protocol("development")
+    spec = registry.resolve(retriever or protocol.retriever)
+    size = min(protocol.catalogs) if catalog is None else catalog
+    if size not in protocol.catalogs:
+        raise UsageError(unknown("catalog size", str(size), map(str, protocol.catalogs)))
+    entries = viewed(load_catalogs([size])[size], catalog_view.value)
+    asked = query if state is None else current.retrieval_query()
+    ranking = registry.build_retriever(spec, entries).rank(asked, k=k or protocol.conditions.top_k)
     if as_json:
-        print_json(
-            {
-                "retriever": str(spec),
-                "catalog": {"size": catalog, "view": catalog_view.value, "fingerprint": entries.fingerprint},
-                "candidates": [
-                    {"id": item, "score": score, **({"parts": dict(ranking.parts.get(item, {}))} if explain else {})}
-                    for item, score in ranking.items
-                ],
-                "stages": [{"name": s.name, "kept": s.kept, "note": s.note} for s in ranking.stages],
-            }
-        )
+        told = {"size": size, "view": catalog_view.value, "fingerprint": entries.fingerprint}
+        print_json({"retriever": str(spec), "catalog": told, **_told(ranking, explain)})
         return
     for position, (item, score) in enumerate(ranking.items, start=1):
         typer.echo(f"{position:>3}  {score:<10.6g} {item:<36} {entries[item].description}")
@@ -70,6 +67,16 @@ def retrieve(
     for stage in ranking.stages:
         if stage.note:
             typer.echo(f"{stage.name}: {stage.note}", err=True)
+
+
+def _told(ranking: Ranking, explain: bool) -> dict[str, Any]:
+    return {
+        "candidates": [
+            {"id": item, "score": score, **({"parts": dict(ranking.parts.get(item, {}))} if explain else {})}
+            for item, score in ranking.items
+        ],
+        "stages": [{"name": s.name, "kept": s.kept, "note": s.note} for s in ranking.stages],
+    }
 
 
 def _explained(parts: Mapping[str, float]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from schemarouter.cli.common import SurfaceName
 from schemarouter.errors import UsageError
+
+if TYPE_CHECKING:
+    from preregistration.protocol import Protocol
 
 RECORD_FILE = "tuning.json"
 
@@ -36,20 +39,22 @@ def tune(
     weights = pretty_json(WeightsFile(views=dict(found.weights)).model_dump(mode="json"))
     write_whole(out / WEIGHTS_FILE.name, weights)
     write_whole(out / RECORD_FILE, pretty_json(found.record))
-    _print(found.record)
+    _print(found.record, protocol)
     same = WEIGHTS_FILE.exists() and WEIGHTS_FILE.read_bytes() == weights
     typer.echo(f"{out / WEIGHTS_FILE.name}: {'the weights of this package' if same else 'differs from this package'}.")
 
 
-def _print(record: Any) -> None:
+def _print(record: Any, protocol: Protocol) -> None:
     from rich.table import Table
 
     from schemarouter.cli.common import console as make_console
 
     console = make_console()
+    top_k, level = protocol.conditions.top_k, f"{100 * protocol.statistics.level:g}"
     for view, told in record["views"].items():
         table = Table(
-            title=f"{view}: next required route in the Top-5, out of fold (logit-t 95 %)", title_justify="left"
+            title=f"{view}: next required route in the Top-{top_k}, out of fold (logit-t {level} %)",
+            title_justify="left",
         )
         for title in ("evidence", "catalog", "opening", "later"):
             table.add_column(title)
@@ -59,7 +64,7 @@ def _print(record: Any) -> None:
                 table.add_row(name, size, *(_cell(phases[phase]["all"]) for phase in ("opening", "later")))
         console.print(table)
         console.print(_languages(view, told["out_of_fold"]))
-        console.print(_arms(view, told["arms_out_of_fold"]))
+        console.print(_arms(view, top_k, told["arms_out_of_fold"]))
 
 
 def _languages(view: str, by_size: Any) -> Any:
@@ -76,11 +81,11 @@ def _languages(view: str, by_size: Any) -> Any:
     return table
 
 
-def _arms(view: str, groups: Any) -> Any:
+def _arms(view: str, top_k: int, groups: Any) -> Any:
     from rich.table import Table
 
     table = Table(title=f"{view}: arms of the experiment, out of fold", title_justify="left")
-    for title in ("", "Recall@5", "pass", "pass progr.", "recovery", "recovery progr.", "difference (Rao-Wu)"):
+    for title in ("", f"Recall@{top_k}", "pass", "pass progr.", "recovery", "recovery progr.", "difference (Rao-Wu)"):
         table.add_column(title)
     for name, told in groups.items():
         low, high = told["recovery_difference"]["interval"]

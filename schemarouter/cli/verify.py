@@ -34,7 +34,7 @@ def _report(name: str) -> dict[str, Any]:
         "tasks": len(surface.tasks),
         "locked": held is not None,
         "comparisons": [{"name": r.name, "promised": r.promised, "actual": r.actual, "holds": r.holds} for r in rows],
-        "problems": check_surface(surface, smallest, per_cell=protocol.tasks_per_cell),
+        "problems": check_surface(surface, smallest, protocol),
     }
 
 
@@ -90,11 +90,14 @@ def _figures() -> Iterator[tuple[str, list[Figure]]]:
     surfaces = {str(name): load_surface(name) for name in SurfaceName}
     for name, surface in surfaces.items():
         if surface.tasks:
-            catalogs = load_catalogs(load_protocol(name).catalogs)
-            yield name, [*figures(surface, catalogs, BOUNDS[name]), *proofs(surface, catalogs)]
+            protocol = load_protocol(name)
+            catalogs = load_catalogs(protocol.catalogs)
+            found = figures(surface, protocol, catalogs, BOUNDS[name])
+            yield name, [*found, *proofs(surface, protocol, catalogs)]
     if all(surface.tasks for surface in surfaces.values()):
-        catalogs = load_catalogs(load_protocol(SurfaceName.frozen).catalogs)
-        yield TOGETHER, figures(together(*surfaces.values()), catalogs, BOUNDS[TOGETHER])
+        protocol = load_protocol(SurfaceName.frozen)
+        everything, catalogs = together(*surfaces.values()), load_catalogs(protocol.catalogs)
+        yield TOGETHER, figures(everything, protocol, catalogs, BOUNDS[TOGETHER])
 
 
 def _verify_quality(as_json: bool) -> None:

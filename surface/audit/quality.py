@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
 
+from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
 from schemarouter.errors import InvalidRunError
 from schemarouter.retrieval.language import language_of
@@ -15,7 +16,7 @@ from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.text import tokenize
 from surface.audit.twins import finishes_with_twin, near_twins, wrong_identifiers
 from surface.audit.validate import check_task, skeleton
-from surface.loader import LANGUAGES, Surface
+from surface.loader import Surface
 from surface.task import Task, chain
 
 MAX_JACCARD = 0.35
@@ -171,7 +172,7 @@ def named_routes(tasks: Sequence[Task]) -> Figure:
     )
 
 
-def bm25_difficulty(surface: Surface, catalog: Catalog, *, top_k: int = 5) -> Figure:
+def bm25_difficulty(surface: Surface, catalog: Catalog, *, top_k: int) -> Figure:
     """Plain BM25's Recall@k of the first route, by language; reported.
 
     Raises InvalidRunError for any surface but the development surface: nothing ranks for a frozen prompt.
@@ -185,7 +186,7 @@ def bm25_difficulty(surface: Surface, catalog: Catalog, *, top_k: int = 5) -> Fi
     for task in tasks:
         totals[task.prompt.language] += 1
         hits[task.prompt.language] += task.key.steps[0].route in retriever.rank(task.prompt.query, k=top_k).ids
-    parts = [f"{name} {hits[name] / totals[name]:.0%}" for name in LANGUAGES if totals[name]]
+    parts = [f"{name} {hits[name] / totals[name]:.0%}" for name in sorted(totals)]
     return Figure(f"BM25 first-route Recall@{top_k} at {len(catalog)}", ", ".join(parts))
 
 
@@ -250,9 +251,11 @@ def providers(tasks: Sequence[Task], catalog: Catalog) -> Figure:
     return Figure(f"providers of the {len(catalog)} in use", text, not unused, "all")
 
 
-def plans(tasks: Sequence[Task], catalogs: Mapping[int, Catalog]) -> Figure:
+def plans(tasks: Sequence[Task], catalogs: Mapping[int, Catalog], *, max_load: int) -> Figure:
     """Plans that are carried out from observables alone at every size."""
-    stuck = sorted({t.prompt.id for catalog in catalogs.values() for t in tasks if any(check_task(t, catalog))})
+    stuck = sorted(
+        {t.prompt.id for catalog in catalogs.values() for t in tasks if any(check_task(t, catalog, max_load=max_load))}
+    )
     text = f"{len(tasks) - len(stuck)} of {len(tasks)} {' '.join(stuck)}".strip()
     return Figure(f"plans carried out at {', '.join(map(str, catalogs))}", text, not stuck, "all")
 
@@ -284,7 +287,9 @@ def refused_identifiers(surface: Surface, catalog: Catalog) -> Figure:
     return Figure("wrong identifiers taken", f"{text} {' '.join(bare)}".strip(), not taken and not bare, "0 and 0")
 
 
-def figures(surface: Surface, catalogs: Mapping[int, Catalog], bounds: Mapping[str, int]) -> list[Figure]:
+def figures(
+    surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog], bounds: Mapping[str, int]
+) -> list[Figure]:
     """Every figure of a surface. `bounds` holds the least numbers, as `BOUNDS` names them.
 
     BM25's difficulty is among them for the development surface alone.
@@ -307,14 +312,14 @@ def figures(surface: Surface, catalogs: Mapping[int, Catalog], bounds: Mapping[s
         lambda: destructive(surface, smallest, least=bounds["destructive"], least_near=bounds["near"]),
     ]
     if surface.name == "development":
-        checks.append(lambda: bm25_difficulty(surface, largest))
+        checks.append(lambda: bm25_difficulty(surface, largest, top_k=protocol.conditions.top_k))
     return [check() for check in checks]
 
 
-def proofs(surface: Surface, catalogs: Mapping[int, Catalog]) -> list[Figure]:
+def proofs(surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog]) -> list[Figure]:
     """What carrying out the plans shows, rightly and with one step done wrong; takes seconds."""
     return [
-        plans(surface.tasks, catalogs),
+        plans(surface.tasks, catalogs, max_load=protocol.episode.max_steps_and_failures),
         wrong_twins(surface.tasks, catalogs[max(catalogs)]),
         refused_identifiers(surface, catalogs[min(catalogs)]),
     ]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
+from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog, Contract, matches_type
 from schemarouter.errors import closest
 from schemarouter.state import Call
 from schemarouter.state.leakage import FORBIDDEN
 from surface.environment import Environment, PlanGuide
-from surface.loader import LANGUAGES, STRATA, Surface
+from surface.loader import Surface
 from surface.task import ArgumentRule, Step, Task, TaskKey
 
-MAX_LOAD = 6
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 # An identifier or a number: Latin letters and digits, one digit at least, joined by marks. Japanese writes on without a
 # space, so that other letters end it; but a Korean particle, whose form follows the sound before it, belongs to it.
@@ -37,15 +38,18 @@ def skeleton(query: str) -> str:
     return _CODE.sub("#", folded(query))
 
 
-def check_task(task: Task, smallest: Catalog) -> Iterator[str]:
-    """Everything wrong with one task, judged on the smallest catalog of its surface."""
+def check_task(task: Task, smallest: Catalog, *, max_load: int) -> Iterator[str]:
+    """Everything wrong with one task, judged on the smallest catalog of its surface.
+
+    `max_load` is the protocol's limit of required steps and scheduled failures together.
+    """
     key, query = task.key, task.prompt.query
     missing = [step.route for step in key.steps if step.route not in smallest]
     if missing:
         yield f"routes not in the smallest catalog: {', '.join(sorted(set(missing)))}"
         return
-    if key.load > MAX_LOAD:
-        yield f"{key.load} required steps and scheduled failures; at most {MAX_LOAD} are allowed"
+    if key.load > max_load:
+        yield f"{key.load} required steps and scheduled failures; at most {max_load} are allowed"
     yield from _check_prompt(query, smallest)
     for step in key.steps:
         yield from _check_step(step, key, query, smallest)
@@ -55,7 +59,7 @@ def check_task(task: Task, smallest: Catalog) -> Iterator[str]:
         rule.reference for step in key.steps for rule in step.arguments.values() if rule.reference is not None
     )
     if all(name in smallest[key.steps_by_id[source].route].outputs_by_name for source, name in references):
-        yield from _check_execution(task, smallest)
+        yield from _check_execution(task, smallest, max_load)
 
 
 def _check_prompt(query: str, catalog: Catalog) -> Iterator[str]:
@@ -182,12 +186,12 @@ def _check_authorisations(key: TaskKey, catalog: Catalog) -> Iterator[str]:
         yield f"authorised without being required and destructive: {', '.join(sorted(set(key.authorised) - needed))}"
 
 
-def _check_execution(task: Task, catalog: Catalog) -> Iterator[str]:
+def _check_execution(task: Task, catalog: Catalog, max_load: int) -> Iterator[str]:
     """Carry out the plan in the environment from literals and observations alone."""
     environment = Environment(task.key, catalog, seed_text=task.prompt.id)
     guide = PlanGuide(environment.progress, catalog)
     failures = 0
-    for _ in range(MAX_LOAD + 1):
+    for _ in range(max_load + 1):
         call = guide.next_call()
         if call is None:
             break
@@ -211,30 +215,28 @@ def _empty(call: Call) -> str:
     return ", ".join(name for name, value in call.arguments.items() if value is None)
 
 
-def check_surface(surface: Surface, smallest: Catalog, *, per_cell: int) -> dict[str, list[str]]:
+def check_surface(surface: Surface, smallest: Catalog, protocol: Protocol) -> dict[str, list[str]]:
     """Everything wrong with a surface: by task id, and under ``surface`` what concerns several tasks."""
     problems: dict[str, list[str]] = {}
     for task in surface.tasks:
-        found = list(check_task(task, smallest))
+        found = list(check_task(task, smallest, max_load=protocol.episode.max_steps_and_failures))
         if surface.stratum(task.prompt.id) == "recoverable_execution_failure" and not task.key.faults:
             found.append("a recoverable failure without a fault")
         if found:
             problems[task.prompt.id] = found
-    shared = list(_check_cells(surface, per_cell)) + list(_check_skeletons(surface))
+    shared = list(_check_cells(surface, protocol)) + list(_check_skeletons(surface))
     if shared:
         problems["surface"] = shared
     return problems
 
 
-def _check_cells(surface: Surface, per_cell: int) -> Iterator[str]:
-    counts: Mapping[str, int] = {
-        f"{stratum}/{language}": sum(surface.cell(t.prompt.id) == f"{stratum}/{language}" for t in surface.tasks)
-        for stratum in STRATA
-        for language in LANGUAGES
-    }
-    for cell, count in counts.items():
-        if count != per_cell:
-            yield f"cell {cell} holds {count} tasks where {per_cell} are promised"
+def _check_cells(surface: Surface, protocol: Protocol) -> Iterator[str]:
+    counts = Counter(surface.cell(task.prompt.id) for task in surface.tasks)
+    cells = [f"{stratum}/{language}" for stratum in protocol.strata for language in protocol.languages]
+    promised = dict.fromkeys(cells, protocol.tasks_per_cell)
+    for cell in sorted({*promised, *counts}):
+        if counts[cell] != promised.get(cell, 0):
+            yield f"cell {cell} holds {counts[cell]} tasks where {promised.get(cell, 0)} are promised"
 
 
 def _check_skeletons(surface: Surface) -> Iterator[str]:

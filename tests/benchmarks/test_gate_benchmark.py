@@ -11,10 +11,10 @@ from preregistration.protocol import load_protocol
 
 
 def test_the_plain_bootstrap_agrees_with_the_gate_on_the_made_up_aggregate() -> None:
-    protocol = load_protocol("development")
-    rules = protocol.statistics.model_copy(update={"iterations": 1_000, "stratify_by": "cell"})
+    protocol = load_protocol("frozen")
+    rules = protocol.statistics.model_copy(update={"iterations": 1_000})
     protocol = protocol.model_copy(update={"statistics": rules})
-    result = made_up(protocol.conditions.names)
+    result = made_up(protocol)
     assert len(result.rows) == 2_700 and len(set(result.cells.values())) == 30
     told = judge(result, protocol).criteria[0].intervals["percentile"]
     # Two random streams: quantiles of 1,000 draws differ by a fraction of the width of the interval.

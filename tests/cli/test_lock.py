@@ -1,4 +1,4 @@
-"""``lock`` on a toy lock: written once, amended, released by the owner's step; nothing is scored before."""
+"""``lock`` on a toy lock: written, rewritten, released by the owner's step; nothing is scored before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conditions.running.plan import Unit
 from conditions.running.provenance import clean_commit
 from conditions.running.runner import Runner
 from preregistration import protocol
-from preregistration.lock import FILES, Lock
+from preregistration.lock import FILES, Lock, Rewrite
 from schemarouter.agents import registry as agents
 from schemarouter.cli import lock as locking
 from schemarouter.errors import InvalidRunError
@@ -22,6 +22,7 @@ from tests.cli.program import inside, refused
 from tests.toys import CATALOGS, SURFACE, toy_protocol
 
 HERE = {"agent": "reference", "retriever": "typed", "surface": "s" * 64}
+CLEAN_COMMIT = clean_commit
 SMALL = ("--limit", "1", "--display", "none")
 
 
@@ -45,12 +46,17 @@ def lock() -> Lock:
     return Lock.model_validate(json.loads((protocol.FOLDER / FILES["frozen"]).read_bytes()))
 
 
-def test_a_frozen_lock_is_written_once_with_commit_day_and_one_digest(toy: dict[str, str]) -> None:
+def test_a_frozen_lock_is_written_with_commit_day_and_one_digest(toy: dict[str, str]) -> None:
     told = inside("lock", "write", "--surface", "frozen")
     assert told.code == 0 and lock().digest in told.out
     assert (lock().commit, lock().fingerprints) == ("c0ffee", HERE) and lock().date
     before = (protocol.FOLDER / FILES["frozen"]).read_bytes()
-    refused(inside("lock", "write", "--surface", "frozen"), 3, "written once")
+    refused(
+        inside("lock", "write", "--surface", "frozen"),
+        3,
+        "lost with its history",
+        "schemarouter lock rewrite --surface frozen",
+    )
     assert (protocol.FOLDER / FILES["frozen"]).read_bytes() == before
 
 
@@ -77,19 +83,61 @@ def test_an_unclean_tree_is_neither_locked_nor_released(monkeypatch: pytest.Monk
         clean_commit()
 
 
-def test_status_tells_lock_amendment_and_release(toy: dict[str, str]) -> None:
+def test_status_tells_lock_rewrite_and_release(toy: dict[str, str]) -> None:
     assert "frozen: not locked" in inside("lock", "status").out
     inside("lock", "write", "--surface", "frozen")
     assert "not released" in inside("lock", "status").out
+    old = lock()
     toy["retriever"] = "typed2"
     assert "  differs: retriever" in inside("lock", "status").out
-    assert inside("lock", "amend", "--reason", "the same, faster").code == 0
+    assert inside("lock", "rewrite", "--reason", "the same, faster").code == 0
     assert inside("lock", "release", "--reason", "the audit is done").code == 0
     told = inside("lock", "status").out
-    assert "; released" in told and "amendment: the same, faster" in told and "release: the audit is done" in told
+    assert f"rewrite: the same, faster (instead of the lock of {old.date}, digest {old.digest[:16]})" in told
+    assert "; released" in told and "release: the audit is done" in told
     row = inside("lock", "status", "--json").json[1]
-    assert (row["released"], row["differing"], len(row["history"])) == (True, [], 2)
+    assert (row["released"], row["differing"], row["digest"]) == (True, [], lock().digest)
+    rewrite, release = row["history"]
+    assert rewrite["superseded"] == {"date": old.date, "commit": old.commit, "digest": old.digest}
+    assert (rewrite["kind"], release["kind"], "superseded" in release) == ("rewrite", "release", False)
     refused(inside("lock", "release", "--reason", "again"), 3, "released already")
+
+
+@pytest.mark.parametrize(
+    "name", [*HERE, "catalogs.100", "preregistration/corrective-reretrieval-v1.json#statistics.seed"]
+)
+def test_whatever_moved_is_rewritten_with_the_old_lock_kept(name: str, toy: dict[str, str]) -> None:
+    inside("lock", "write", "--surface", "frozen")
+    old = lock()
+    toy[name] = "moved"
+    told = inside("lock", "rewrite", "--surface", "frozen", "--reason", " it moved ")
+    assert (told.code, told.out) == (0, f"{FILES['frozen']} rewritten; digest {lock().digest}.\n")
+    (event,) = lock().history
+    assert isinstance(event, Rewrite)
+    assert (event.superseded, event.commit, event.reason) == (old, "c0ffee", "it moved")
+    assert lock().fingerprints == toy and lock().digest != old.digest
+
+
+def test_each_refusal_of_a_rewrite_leaves_the_lock_as_it_is(
+    toy: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(inside("lock", "rewrite", "--reason", "x"), 3, "not locked", "schemarouter lock write --surface frozen")
+    inside("lock", "write")
+    free = inside("lock", "rewrite", "--surface", "development", "--reason", "x")
+    refused(free, 3, "free to use", "schemarouter lock write --surface development")
+    inside("lock", "write", "--surface", "frozen")
+    path = protocol.FOLDER / FILES["frozen"]
+    before = path.read_bytes()
+    refused(inside("lock", "rewrite", "--reason", " "), 3, "--reason is empty")
+    with monkeypatch.context() as patched:
+        patched.setattr("conditions.running.provenance.clean_commit", CLEAN_COMMIT)
+        patched.setattr("conditions.running.provenance._commit", lambda out: ("c0ffee", True))
+        refused(inside("lock", "rewrite", "--reason", "x"), 3, "uncommitted changes")
+    assert path.read_bytes() == before
+    inside("lock", "release", "--reason", "the audit is done")
+    before = path.read_bytes()
+    refused(inside("lock", "rewrite", "--reason", "x"), 3, "is released", "before its release alone")
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("more", [(), ("--exploratory",)], ids=["plain", "exploratory"])

@@ -1,24 +1,30 @@
-"""The lock: what was promised beside what is here, every difference told; amendments, release, and who may score."""
+"""The lock: what was promised beside what is here, every difference told; rewrites, release, and who may score."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from preregistration import protocol
 from preregistration.lock import (
     BEHAVIOUR,
     FILES,
+    Amendment,
     Comparison,
     Lock,
-    LockEvent,
-    amended,
+    Release,
+    Rewrite,
     compare,
     flatten,
     read_lock,
     require_as_locked,
+    rewritten,
     scoring_refusal,
 )
 from schemarouter.errors import InvalidRunError
@@ -27,10 +33,13 @@ HERE: dict[str, str] = {
     "agent": "reference", "catalogs.100": "a" * 64, "retriever": "typed", "retriever_behaviour": "r" * 64,
     "agent_behaviour": "g" * 64, "surface": "c" * 64, "surface/tasks/x/en.json#frz-en-01.key": "k" * 64,
 }  # fmt: skip
-RELEASE = LockEvent(kind="release", date="2026-11-30", commit="c0ffee", reason="the audit is done")
+RELEASE = Release(kind="release", date="2026-11-30", commit="c0ffee", reason="the audit is done")
+AMENDMENT = Amendment(
+    kind="amendment", date="2026-11-29", commit="abad1dea", reason="faster", fingerprints={"retriever": "typed2"}
+)
 
 
-def lock(fingerprints: dict[str, str] | None = None, *history: LockEvent) -> Lock:
+def lock(fingerprints: dict[str, str] | None = None, *history: Amendment | Rewrite | Release) -> Lock:
     held = HERE if fingerprints is None else fingerprints
     return Lock(
         schema_version=2, surface="frozen", confirmatory=True, date="2026-11-29", commit="beef", fingerprints=held,
@@ -84,15 +93,11 @@ def test_many_differences_are_cut_to_ten_and_counted() -> None:
         require_as_locked(lock({f"n{i:02}": "x" for i in range(25)}), {f"n{i:02}": "y" for i in range(25)})
 
 
-def test_the_digest_is_of_what_was_promised_and_not_of_what_was_done_since() -> None:
-    assert lock().digest == lock(None, RELEASE).digest
-    assert lock().digest != lock({**HERE, "surface": "d" * 64}).digest
-    assert lock().digest != lock().model_copy(update={"date": "2026-11-28"}).digest
-
-
 def test_a_lock_is_read_back_and_its_absence_is_no_lock(tmp_path: Path) -> None:
     assert read_lock("frozen", tmp_path) is None
-    assert read_lock("frozen", stored(tmp_path, lock(None, RELEASE))) == lock(None, RELEASE)
+    held = rewritten(lock(None, AMENDMENT), HERE, date="d", commit="c", reason="r")
+    for kept in (held, lock(None, RELEASE)):
+        assert read_lock("frozen", stored(tmp_path, kept)) == kept
 
 
 def test_the_lock_of_another_surface_is_refused(tmp_path: Path) -> None:
@@ -104,7 +109,10 @@ def test_the_lock_of_another_surface_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"{", b"[]", b"{}", b'{"schema_version":1,"surface":"frozen","confirmatory":true,"fingerprints":{}}',
-     b'{"schema_version":2,"surface":"frozen","confirmatory":1,"fingerprints":{}}'],
+     b'{"schema_version":2,"surface":"frozen","confirmatory":1,"fingerprints":{}}',
+     b'{"schema_version":2,"surface":"frozen","confirmatory":true,"fingerprints":{},"history":[{"kind":"gift"}]}',
+     b'{"schema_version":2,"surface":"frozen","confirmatory":true,"fingerprints":{},"history":[{"kind":"rewrite",'
+     b'"date":"d","commit":"c","reason":"r"}]}'],
 )  # fmt: skip
 def test_a_lock_that_cannot_be_read_is_refused_and_never_taken_for_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILES["frozen"]).write_bytes(content)
@@ -112,30 +120,85 @@ def test_a_lock_that_cannot_be_read_is_refused_and_never_taken_for_none(tmp_path
         read_lock("frozen", tmp_path)
 
 
-# --- amendments -------------------------------------------------------------------------------------------------------
+# --- rewrites ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["retriever", "retriever_behaviour", "agent"])
-def test_an_amendment_supersedes_the_retriever_s_and_the_agent_s_part(name: str) -> None:
-    now = {**HERE, name: "new"}
-    held = amended(lock(), now, date="2026-12-01", commit="beef", reason="the same rankings, faster")
-    require_as_locked(held, now)
-    assert held.digest == lock().digest
-    assert held.fingerprints == HERE
-    assert held.history[-1].fingerprints == {name: "new"}
+def test_a_rewrite_locks_what_is_here_and_keeps_the_old_lock_whole() -> None:
+    now = {**{name: value for name, value in HERE.items() if name != "surface"}, "retriever": "typed3", "new": "n"}
+    old = lock(None, AMENDMENT)
+    made = rewritten(old, now, date="2026-12-01", commit="beef", reason="tasks mended")
+    require_as_locked(made, now)
+    assert (made.date, made.commit, made.fingerprints, made.released) == ("2026-12-01", "beef", now, False)
+    (event,) = made.history
+    assert isinstance(event, Rewrite)
+    assert (event.date, event.commit, event.reason, event.superseded) == ("2026-12-01", "beef", "tasks mended", old)
+    again = rewritten(made, HERE, date="2026-12-02", commit="f00d", reason="and back")
+    assert [item.reason for item in again.events()] == ["faster", "tasks mended", "and back"]
+    assert len({old.digest, made.digest, again.digest, lock().digest}) == 4
 
 
-@pytest.mark.parametrize("name", ["surface", "catalogs.100", "surface/tasks/x/en.json#frz-en-01.key"])
-def test_surface_and_catalogs_stay_as_locked(name: str) -> None:
-    with pytest.raises(InvalidRunError, match="stay as locked: " + name):
-        amended(lock(), {**HERE, name: "new"}, date="d", commit="c", reason="r")
+def test_a_released_lock_and_one_that_is_free_to_use_are_not_rewritten() -> None:
+    with pytest.raises(InvalidRunError, match=r"lock is released.*rewritten before its release alone"):
+        rewritten(lock(None, RELEASE), HERE, date="d", commit="c", reason="r")
+    free = Lock(schema_version=2, surface="development", confirmatory=False, fingerprints=HERE)
+    with pytest.raises(InvalidRunError, match="schemarouter lock write --surface development"):
+        rewritten(free, HERE, date="d", commit="c", reason="r")
 
 
-def test_nothing_is_amended_after_the_release_or_without_need() -> None:
-    with pytest.raises(InvalidRunError, match="released"):
-        amended(lock(None, RELEASE), {**HERE, "agent": "new"}, date="d", commit="c", reason="r")
-    with pytest.raises(InvalidRunError, match="nothing to amend"):
-        amended(lock(), HERE, date="d", commit="c", reason="r")
+def test_an_amendment_of_an_older_lock_still_counts() -> None:
+    require_as_locked(lock(None, AMENDMENT), {**HERE, "retriever": "typed2"})
+    with pytest.raises(InvalidRunError, match="retriever: locked typed2, here typed"):
+        require_as_locked(lock(None, AMENDMENT), HERE)
+
+
+# --- the digest -------------------------------------------------------------------------------------------------------
+
+words = st.text(min_size=1, max_size=6)
+prints = st.dictionaries(words, words, min_size=1, max_size=3)
+amendments = st.builds(
+    Amendment, kind=st.just("amendment"), date=words, commit=words, reason=words, fingerprints=prints
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Lock:
+    """A lock that was amended and rewritten some times."""
+    held = lock(draw(prints), *draw(st.lists(amendments, max_size=2)))
+    for _ in range(draw(st.integers(0, 3))):
+        held = rewritten(held, draw(prints), date=draw(words), commit=draw(words), reason=draw(words))
+    return held
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where every value of a document stands that could be another one."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(inner, dict | list):
+            yield from places(inner, (*at, key))
+        elif key not in ("kind", "schema_version"):
+            yield (*at, key)
+
+
+@given(held=histories(), data=st.data())
+def test_the_digest_changes_with_anything_of_a_lock_or_of_what_it_superseded(held: Lock, data: st.DataObject) -> None:
+    told = held.model_dump(mode="json")
+    *path, last = data.draw(st.sampled_from(list(places(told))))
+    at = told
+    for key in path:
+        at = at[key]
+    swapped = {True: False, False: True, "frozen": "development"}
+    at[last] = swapped.get(at[last], f"{at[last]}'")
+    altered = Lock.model_validate(told)
+    assert altered.digest != held.digest
+    assert Lock.model_validate(held.model_dump(mode="json")).digest == held.digest
+
+
+@given(histories())
+def test_the_digest_can_be_published_before_the_release_and_held_against_the_lock_after_it(held: Lock) -> None:
+    released = held.model_copy(update={"history": (*held.history, RELEASE)})
+    assert released.released and released.digest == held.digest
+    if held.history:
+        shortened = held.model_copy(update={"history": held.history[1:]})
+        assert shortened.digest != held.digest
 
 
 # --- scoring ----------------------------------------------------------------------------------------------------------
@@ -169,5 +232,3 @@ def test_a_lock_that_calls_the_surface_otherwise_than_its_protocol_does_not_hold
     assert [row for row in compare(loose, here) if not row.holds] == [Comparison("confirmatory", "False", "True")]
     with pytest.raises(InvalidRunError, match="confirmatory: locked False, here True"):
         require_as_locked(loose, here)
-    with pytest.raises(InvalidRunError, match="stay as locked: confirmatory"):
-        amended(loose, {**here, "agent": "new"}, date="d", commit="c", reason="r")

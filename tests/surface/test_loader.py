@@ -10,7 +10,7 @@ import pytest
 
 from schemarouter.catalog import CatalogError
 from schemarouter.errors import UsageError
-from surface.loader import LANGUAGES, STRATA, Surface, SurfaceError, load_catalogs, load_surface
+from surface.loader import Surface, SurfaceError, load_catalogs, load_surface
 from tests.toys import CHAIN, CURED, SURFACE, TASKS
 
 CELL = "two_step_state_dependency"
@@ -49,6 +49,22 @@ def test_everything_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None
         assert part in message
 
 
+@pytest.mark.parametrize(
+    ("stratum", "language", "message"),
+    [
+        ("two_step_state_dependancy", "en", f"unknown stratum 'two_step_state_dependancy'. Did you mean '{CELL}'?"),
+        (CELL, "mixd", "unknown language 'mixd'. Did you mean 'mixed'? Known: de, en, es, ja, ko, mixed."),
+    ],
+)
+def test_a_cell_that_the_protocol_does_not_know_is_refused_with_the_nearest(
+    stratum: str, language: str, message: str, tmp_path: Path
+) -> None:
+    put(tmp_path, stratum, language, cell(stratum=stratum, language=language))
+    with pytest.raises(SurfaceError) as caught:
+        load_surface("development", tmp_path)
+    assert f"{stratum}/{language}.json: {message}" in str(caught.value)
+
+
 def test_an_unknown_surface_or_task_is_refused_with_what_there_is() -> None:
     with pytest.raises(UsageError, match="Known: development, frozen"):
         load_surface("dev")
@@ -78,7 +94,3 @@ def test_a_surface_fingerprint_covers_prompts_keys_and_strata() -> None:
     ]
     assert len({SURFACE.fingerprint, *changed}) == 5
     assert surface(TASKS, strata) == SURFACE.fingerprint
-
-
-def test_strata_and_languages_are_those_of_the_experiment() -> None:
-    assert (len(STRATA), set(LANGUAGES)) == (5, {"en", "ko", "es", "ja", "de", "mixed"})

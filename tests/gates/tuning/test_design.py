@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gates.tuning.decision_points import all_moments
-from gates.tuning.design import GROUPS, TOP, FittedWeights, folds_of, no_weights
+from gates.tuning.design import GROUPS, FittedWeights, folds_of, no_weights
 from schemarouter.catalog.views import VIEWS, View, viewed
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.evidence import flow, relevance
@@ -76,7 +76,7 @@ def test_ranks_of_the_design_are_those_of_the_retriever(view: View) -> None:
         for number, moment in enumerate(made.moments):
             place = retriever.rank(moment.query, k=99).ids.index(moment.next_route)
             assert made.rank_of_next(size, number, weights) == place + 1
-            assert hits[number] == (place < TOP)
+            assert hits[number] == (place < made.protocol.conditions.top_k)
 
 
 def test_ties_are_ranked_by_id() -> None:

@@ -15,7 +15,7 @@ from preregistration.protocol import load_protocol
 from schemarouter.catalog.views import VIEWS
 from schemarouter.files import pretty_json
 from schemarouter.retrieval.typed import WeightsFile
-from surface.loader import LANGUAGES, load_catalogs, load_surface
+from surface.loader import load_catalogs, load_surface
 from tests.gates.tuning.worlds import STRONG, WEAK, altered, design
 from tests.toys import LARGE, SMALL
 
@@ -131,5 +131,5 @@ def test_tuning_is_the_same_bytes_twice_and_tells_all_it_did() -> None:
         assert sorted(task for fold in view["folds"] for task in fold["tasks"]) == sorted(t.prompt.id for t in tasks)
         assert "without" not in view
         assert view["picked"] == {"shared": WEAK.shared, "deviation": WEAK.deviation}
-        assert set(view["out_of_fold"][str(size)]["opening"]) == {"all", *LANGUAGES}
+        assert set(view["out_of_fold"][str(size)]["opening"]) == {"all", *protocol.languages}
         assert view["out_of_fold"][str(size)]["opening"]["all"]["moments"] == len(tasks)

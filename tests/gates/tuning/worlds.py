@@ -8,7 +8,7 @@ from functools import cache
 from gates.tuning.design import Design, Penalty
 from schemarouter.catalog.views import View
 from surface.loader import Surface
-from tests.toys import CATALOGS, TASKS
+from tests.toys import CATALOGS, TASKS, toy_protocol
 
 WEAK, STRONG = Penalty(1e-3, 1e-2), Penalty(1e-1, 1.0)
 _WORDINGS = ("", "Kindly: ")
@@ -34,12 +34,12 @@ def many() -> Surface:
 @cache
 def design(view: View = "full") -> Design:
     """The design of the toy tasks; nobody changes it."""
-    return Design(many(), CATALOGS, view)
+    return Design(toy_protocol(), many(), CATALOGS, view)
 
 
 def altered(tasks: set[str]) -> Design:
     """The design with other moments for some tasks: what was asked, and what comes next, are others."""
-    made = Design(many(), CATALOGS, "full")
+    made = Design(toy_protocol(), many(), CATALOGS, "full")
     made.moments = [
         replace(
             moment,

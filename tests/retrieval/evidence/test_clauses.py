@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preregistration.protocol import load_protocol
 from schemarouter.retrieval.evidence.clauses import clauses
-from surface.loader import LANGUAGES, load_surface
+from surface.loader import load_surface
 from tests.strategies import LAWS
+
+LANGUAGES = load_protocol("development").languages
 
 languages = st.sampled_from([*LANGUAGES, "unknown"])
 

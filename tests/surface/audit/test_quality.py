@@ -17,6 +17,8 @@ from surface.audit.twins import finishes_with_twin, near_twins, wrong_identifier
 from surface.audit.validate import check_task, folded
 from surface.loader import ROOT, Surface, load_catalogs, load_surface
 
+PROTOCOL = load_protocol("development")
+
 
 @pytest.fixture(scope="module")
 def surface() -> Surface:
@@ -25,11 +27,11 @@ def surface() -> Surface:
 
 @pytest.fixture(scope="module")
 def catalogs() -> dict[int, Catalog]:
-    return load_catalogs(load_protocol("development").catalogs)
+    return load_catalogs(PROTOCOL.catalogs)
 
 
 def test_every_figure_is_within_its_bound(surface: Surface, catalogs: dict[int, Catalog]) -> None:
-    found = figures(surface, catalogs, BOUNDS["development"])
+    found = figures(surface, PROTOCOL, catalogs, BOUNDS["development"])
     for figure in found:
         print(f"{figure.name}: {figure.value} {figure.bound}")
     assert [figure for figure in found if not figure.holds] == []
@@ -38,8 +40,9 @@ def test_every_figure_is_within_its_bound(surface: Surface, catalogs: dict[int, 
 def test_every_plan_is_carried_out_from_observables_at_every_size(
     surface: Surface, catalogs: dict[int, Catalog]
 ) -> None:
+    most = PROTOCOL.episode.max_steps_and_failures
     for catalog in catalogs.values():
-        problems = {task.prompt.id: list(check_task(task, catalog)) for task in surface.tasks}
+        problems = {task.prompt.id: list(check_task(task, catalog, max_load=most)) for task in surface.tasks}
         assert {name: found for name, found in problems.items() if found} == {}
     print(f"{len(surface.tasks)} plans carried out at {', '.join(map(str, catalogs))}")
 

@@ -42,17 +42,17 @@ def catalogs() -> dict[int, Catalog]:
 
 @pytest.fixture(scope="module")
 def of_frozen(surface: Surface, catalogs: dict[int, Catalog]) -> list[Figure]:
-    return figures(surface, catalogs, BOUNDS["frozen"])
+    return figures(surface, PROTOCOL, catalogs, BOUNDS["frozen"])
 
 
 @pytest.fixture(scope="module")
 def of_both(both: Surface, catalogs: dict[int, Catalog]) -> list[Figure]:
-    return figures(both, catalogs, BOUNDS[TOGETHER])
+    return figures(both, PROTOCOL, catalogs, BOUNDS[TOGETHER])
 
 
 @pytest.fixture(scope="module")
 def proved(surface: Surface, catalogs: dict[int, Catalog]) -> list[Figure]:
-    return proofs(surface, catalogs)
+    return proofs(surface, PROTOCOL, catalogs)
 
 
 def outside(found: list[Figure]) -> list[Figure]:
@@ -62,7 +62,7 @@ def outside(found: list[Figure]) -> list[Figure]:
 
 
 def test_every_cell_holds_its_tasks_and_every_task_is_sound(surface: Surface, catalogs: dict[int, Catalog]) -> None:
-    assert check_surface(surface, catalogs[min(catalogs)], per_cell=PROTOCOL.tasks_per_cell) == {}
+    assert check_surface(surface, catalogs[min(catalogs)], PROTOCOL) == {}
     assert len(surface.tasks) == TASKS
 
 
@@ -110,9 +110,9 @@ def test_no_retriever_is_built_over_frozen_prompts(
     monkeypatch.setattr(quality, "build_retriever", lambda *_: pytest.fail("built"))
     for name, looked_at in (("frozen", surface), (TOGETHER, both)):
         with pytest.raises(InvalidRunError, match=f"development surface alone, not of {name}"):
-            bm25_difficulty(looked_at, catalogs[max(catalogs)])
+            bm25_difficulty(looked_at, catalogs[max(catalogs)], top_k=1)
         monkeypatch.setattr(quality, "encoder_similarity", lambda _: Figure("left out", ""))
-        assert not [figure for figure in figures(looked_at, catalogs, BOUNDS[name]) if "BM25" in figure.name]
+        assert not [figure for figure in figures(looked_at, PROTOCOL, catalogs, BOUNDS[name]) if "BM25" in figure.name]
 
 
 def test_the_audit_states_every_figure(of_frozen: list[Figure], of_both: list[Figure], proved: list[Figure]) -> None:

@@ -9,13 +9,16 @@ import pytest
 from surface.audit.validate import check_surface, check_task, folded, skeleton
 from surface.loader import Surface
 from surface.task import Task
-from tests.toys import CATALOG, CHAIN, CURED, DESTROYS, RETRIED, TASKS, make_task
+from tests.toys import CATALOG, CHAIN, CURED, DESTROYS, RETRIED, TASKS, make_task, toy_protocol
 
 FIND, SHIP, LIFT = (step.model_dump() for step in CHAIN.key.steps)
 
+PROTOCOL = toy_protocol()
+ONE_A_CELL = PROTOCOL.model_copy(update={"tasks_per_cell": 1})
+
 
 def problems(task: Task) -> str:
-    return "\n".join(check_task(task, CATALOG))
+    return "\n".join(check_task(task, CATALOG, max_load=PROTOCOL.episode.max_steps_and_failures))
 
 
 def edited(step: dict[str, Any], **change: Any) -> dict[str, Any]:
@@ -90,20 +93,23 @@ def surface_of(tasks: tuple[Task, ...], stratum: str = "recoverable_execution_fa
 
 
 def test_a_recoverable_failure_without_a_fault_is_told() -> None:
-    found = check_surface(surface_of((CHAIN, CURED, RETRIED)), CATALOG, per_cell=3)
+    found = check_surface(surface_of((CHAIN, CURED, RETRIED)), CATALOG, PROTOCOL)
     assert found["toy-en-01"] == ["a recoverable failure without a fault"]
     assert "toy-en-02" not in found and "toy-en-03" not in found
 
 
 def test_cells_that_hold_another_number_of_tasks_are_told() -> None:
-    found = check_surface(surface_of((CURED,)), CATALOG, per_cell=1)
+    found = check_surface(surface_of((CURED,)), CATALOG, ONE_A_CELL)
     assert len(found["surface"]) == 29
     assert not any("recoverable_execution_failure/en" in line for line in found["surface"])
+
+    found = check_surface(surface_of((CURED,), "made_up"), CATALOG, ONE_A_CELL)
+    assert "cell made_up/en holds 1 tasks where 0 are promised" in found["surface"]
 
 
 def test_two_tasks_that_are_one_sentence_with_other_identifiers_are_told() -> None:
     one, other = make_task(8, [FIND], "Blue lamp from B-17"), make_task(9, [FIND], "Blue  Lamp from C-29")
-    found = check_surface(surface_of((one, other), "two_step_state_dependency"), CATALOG, per_cell=1)
+    found = check_surface(surface_of((one, other), "two_step_state_dependency"), CATALOG, ONE_A_CELL)
     assert "toy-en-08 and toy-en-09 are one sentence with other names" in found["surface"]
 
 
