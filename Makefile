@@ -20,6 +20,7 @@ test: .venv/.dev
 check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 
 format: .venv/.dev

@@ -1,31 +1,25 @@
-"""One process at a time on a shard of a run directory: an advisory lock, which the system releases when the process dies."""
+"""One process at a time on a shard of a run directory: a lock that the system releases when the process dies."""
 
 from __future__ import annotations
 
 import errno
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import orjson
+from filelock import AcquireReturnProxy, FileLock, SoftFileLock, Timeout
 
 from conditions.running.plan import WHOLE, Shard
+from schemarouter.disk_cache import read_regular
 from schemarouter.errors import InvalidRunError
 
-try:
-    import fcntl
-except ImportError:  # Such a system has no flock; nothing is refused there.
-    fcntl = None  # type: ignore[assignment]
-
 LOCK_PREFIX = ".lock-"
-_HELD_ELSEWHERE = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES))
-_MOST_BYTES = 4096
-_LOOK_SECONDS = 0.05
+_NO_FLOCK_HERE = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK))
+_MAX_BYTES = 4096
 
 
 def lock_name(shard: Shard) -> str:
@@ -40,119 +34,56 @@ def hold(folder: Path, shard: Shard = WHOLE) -> AbstractContextManager[None]:
 
 @contextmanager
 def hold_named(folder: Path, name: str, *, patience: float = 0.0) -> Iterator[None]:
-    """Hold a file of that name in a run directory, made if need be, for the time of the block; it is gone afterwards.
+    """Hold a lock of that name in a run directory, made if need be, for the time of the block; its files are gone afterwards.
 
-    Raises InvalidRunError that names the process which holds it still after `patience` seconds. Where flock is not supported,
-    the process that the file names counts as holding it as long as it lives, or is on another host, of which nothing is known.
+    Raises InvalidRunError that names the process which holds it still after `patience` seconds, or where no lock can be. On a
+    file system without flock a marker file is the lock: left by a process of this host that has ended it holds nothing.
     """
-    path = folder / name
+    path, holder = folder / name, folder / f"{name}.holder"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked_soon(path, patience)
+        held = _acquired(path, patience)
+    except Timeout as refused:
+        raise InvalidRunError(_refusal(path, holder, Path(refused.lock_file))) from None
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
-    try:
-        yield
-    finally:
-        # Taken away while it is still held: whoever opened it meanwhile sees that it is no longer there.
-        with suppress(OSError):
-            if _stands_at(path, descriptor):
-                path.unlink()
-        os.close(descriptor)
-
-
-def _locked_soon(path: Path, patience: float) -> int:
-    until = time.monotonic() + patience
-    while True:
+    with held:
+        told = _this_process()
         try:
-            return _locked(path)
-        except InvalidRunError:
-            if time.monotonic() >= until:
-                raise
-        time.sleep(_LOOK_SECONDS)
-
-
-def _locked(path: Path) -> int:
-    """Descriptor of the lock file, locked, with this process written into it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
+            # Made anew: nothing is written through a link.
+            holder.unlink(missing_ok=True)
+            holder.write_bytes(told)
+        except OSError as error:
+            raise InvalidRunError(f"{holder}: cannot be written ({error.strerror}).") from None
         try:
-            if not _lock(descriptor, path):
-                _refuse_living_holder(descriptor, path)
-            if _stands_at(path, descriptor):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, _this_process())
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        # Its holder ended, and took the file away between our opening and our locking it.
-        os.close(descriptor)
+            yield
+        finally:
+            # Taken away while it is still held: who has opened it meanwhile gets no lock on it, and opens another. Where the
+            # message is another's, so is the lock that stands there.
+            with suppress(OSError):
+                if read_regular(holder, _MAX_BYTES) == told:
+                    holder.unlink()
+                    path.unlink()
 
 
-def _lock(descriptor: int, path: Path) -> bool:
-    """Lock the open file; False where system or file system has no such locks. Raises InvalidRunError where it is held."""
-    if fcntl is None:
-        return False
+def _acquired(path: Path, patience: float) -> AcquireReturnProxy[Any]:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return FileLock(path, fallback_to_soft=False).acquire(timeout=patience)
     except OSError as error:
-        if error.errno in _HELD_ELSEWHERE:
-            raise InvalidRunError(
-                f"{path.parent} is in use by {_read_holder(descriptor) or 'another process'} ({path.name}); let that run end, "
-                "or use another --out."
-            ) from None
-        return False
-    return True
+        if error.errno not in _NO_FLOCK_HERE:
+            raise
+    return SoftFileLock(f"{path}.marker").acquire(timeout=patience)
 
 
-def _refuse_living_holder(descriptor: int, path: Path) -> None:
-    """Raise InvalidRunError where the process that the lock file names may be at work; one of this host that has ended is not."""
-    holder = _read_holder(descriptor)
-    if holder is None or (holder.host == socket.gethostname() and not _lives(holder.pid)):
-        return
-    raise InvalidRunError(
-        f"{path.parent} is in use by {holder}; this file system has no locks, so if that process is gone, delete {path}."
-    )
-
-
-def _lives(pid: int) -> bool:
+def _refusal(path: Path, holder: Path, lock: Path) -> str:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
+        by = read_regular(holder, _MAX_BYTES).decode(errors="replace")
     except OSError:
-        return True
-    return pid != os.getpid()
-
-
-def _stands_at(path: Path, descriptor: int) -> bool:
-    """Whether the open file is the one that stands at `path` now."""
-    try:
-        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+        by = ""
+    gone = "" if lock == path else f" This file system has no locks: if that process is gone, delete {lock}."
+    return f"{path.parent} is in use by {by or 'another process'} ({path.name}); let that run end, or use another --out.{gone}"
 
 
 def _this_process() -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return orjson.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": since})
-
-
-@dataclass(frozen=True)
-class _Holder:
-    host: str
-    pid: int
-    since: str
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on host {self.host} since {self.since}"
-
-
-def _read_holder(descriptor: int) -> _Holder | None:
-    """Who holds the lock, as the file says; None as long as it is not written, or not by this program."""
-    try:
-        told = orjson.loads(os.pread(descriptor, _MOST_BYTES, 0))
-        return _Holder(str(told["host"]), int(told["pid"]), str(told["since"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return f"process {os.getpid()} on host {socket.gethostname()} since {since}".encode()

@@ -162,10 +162,11 @@ def test_a_second_run_of_a_directory_in_use_is_refused_and_the_first_ends_as_alo
 
 
 def test_what_a_killed_beginner_left_behind_counts_as_no_other_files(tmp_path: Path) -> None:
-    (tmp_path / lock_name(WHOLE)).write_text('{"pid":1}')
+    (tmp_path / lock_name(WHOLE)).write_text("")
+    (tmp_path / f"{lock_name(WHOLE)}.holder").write_text("process 1")
     (tmp_path / f".{RUN_FILE}.half").write_bytes(b"{")
     toy_run(tmp_path, limit=3)
-    assert len(read_records(tmp_path)) == 3 and not (tmp_path / lock_name(WHOLE)).exists()
+    assert len(read_records(tmp_path)) == 3 and [*tmp_path.glob(".*lock*")] == []
 
 
 def test_no_lock_is_put_among_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
