@@ -51,7 +51,7 @@ _MOST_AGENTS = 256
 AgentFactory = Callable[[Guide], Agent]
 
 
-class MadeWhenAsked:
+class LazyAgent:
     """An agent that is made at its first turn, so that code which fails in the making fails inside the episode."""
 
     def __init__(self, make: AgentFactory, guide: Guide) -> None:
@@ -154,7 +154,7 @@ class Runner:
             authorised=key.authorised,
             catalog=catalog,
             condition=condition,
-            agent=MadeWhenAsked(self._make_agent(unit.repeat), PlanGuide(environment.progress, catalog)),
+            agent=LazyAgent(self._make_agent(unit.repeat), PlanGuide(environment.progress, catalog)),
             environment=environment,
             policy=self._policy,
             counter=self._counter,

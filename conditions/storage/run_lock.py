@@ -50,7 +50,7 @@ def hold_named(folder: Path, name: str, *, patience: float = 0.0) -> Iterator[No
     with held:
         told = _this_process()
         try:
-            # Made anew: nothing is written through a link.
+            # ProcessLocal anew: nothing is written through a link.
             holder.unlink(missing_ok=True)
             holder.write_bytes(told)
         except OSError as error:

@@ -70,7 +70,7 @@ class Guide(Protocol):
 
 
 class Agent(Protocol):
-    """Chooses one action a model turn. Made anew for every episode."""
+    """Chooses one action a model turn. ProcessLocal anew for every episode."""
 
     def act(self, view: View) -> Action:
         """Choose the next action from what is seen."""

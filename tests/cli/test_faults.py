@@ -112,7 +112,7 @@ def test_an_interruption_while_workers_are_stopped_leaves_none(tmp_path: Path, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pebble.ProcessPool, "stop", stopped)
-    monkeypatch.setattr("conditions.running.engines.pool._Crew.wait", interrupted)
+    monkeypatch.setattr("conditions.running.engines.pool._PoolWorkers.wait", interrupted)
     told = inside("run", "--out", tmp_path / "out", *SMALL, *TWO)
     assert (told.code, told.err) == (130, "interrupted; what was done is kept.\n")
     assert multiprocessing.active_children() == []

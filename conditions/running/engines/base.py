@@ -1,4 +1,4 @@
-"""Who does the work: this process, or a crew of others that may die, hang and be replaced."""
+"""Who does the work: this process, or a pool of others that may die, hang and be replaced."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Outcome:
     undone: bool = False
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Workers of one kind: batches are handed in while there is room, and come back one way or another."""
 
-    def room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether another batch can be handed in."""
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
@@ -72,8 +72,8 @@ class Crew(Protocol):
         """Wait for batches to come back; an empty list when none is out. Raises what a worker raised."""
 
 
-def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, None, None]:
-    """Give a crew its work and yield what comes back.
+def drive(pool: WorkerPool, jobs: Iterable[Job], limits: Limits) -> Generator[Done, None, None]:
+    """Give a pool its work and yield what comes back.
 
     The jobs of a batch whose worker was lost are done again one by one; one that loses its worker alone has failed for reasons
     of the machine, is put on record, and is tried once more. A batch that came back undone is handed in again as it was.
@@ -82,12 +82,12 @@ def drive(crew: Crew, jobs: Iterable[Job], limits: Limits) -> Generator[Done, No
     again: deque[tuple[Job, ...]] = deque()
     deaths: Counter[str] = Counter()
     while True:
-        while crew.room():
+        while pool.has_capacity():
             batch = again.popleft() if again else batches.take()
             if not batch:
                 break
-            crew.submit(batch)
-        outcomes = crew.wait()
+            pool.submit(batch)
+        outcomes = pool.wait()
         if not outcomes:
             return
         for outcome in outcomes:

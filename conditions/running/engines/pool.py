@@ -16,7 +16,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from conditions.running.engines.base import MakeRunner, Outcome, WorkersLostError, drive, most_seconds
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perform
-from conditions.running.engines.process_local import Made, leave_interruptions
+from conditions.running.engines.process_local import ProcessLocal, leave_interruptions
 from conditions.running.runner import Runner
 from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.gc_tuning import reduced_gc
@@ -44,11 +44,11 @@ class Pool:
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
         """Yield what came of each job. Raises WorkersLostError where no worker lives long enough to do any."""
         with environment(ONE_THREAD):
-            crew = _Crew(self._new_pool, self._workers, self._limits)
+            pool = _PoolWorkers(self._new_pool, self._workers, self._limits)
             try:
-                yield from drive(crew, jobs, self._limits)
+                yield from drive(pool, jobs, self._limits)
             finally:
-                crew.dismiss()
+                pool.shutdown()
 
     def _new_pool(self) -> ProcessPool:
         return ProcessPool(
@@ -73,7 +73,7 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class _Crew:
+class _PoolWorkers:
     def __init__(self, new_pool: Callable[[], ProcessPool], workers: int, limits: Limits) -> None:
         self._new_pool = new_pool
         self._pool = new_pool()
@@ -82,7 +82,7 @@ class _Crew:
         self._limits = limits
         self._out: dict[Future[list[Done]], tuple[tuple[Job, ...], float]] = {}
 
-    def room(self) -> bool:
+    def has_capacity(self) -> bool:
         return len(self._out) < self._most
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
@@ -109,7 +109,7 @@ class _Crew:
                 return outcomes
         return []
 
-    def dismiss(self) -> None:
+    def shutdown(self) -> None:
         """End every worker; what is still out is not waited for."""
         with _undisturbed():
             _end(self._pool)
@@ -165,7 +165,7 @@ def _cause(code: int) -> str:
         return f"signal {-code}"
 
 
-_runner = Made[Runner]()
+_runner = ProcessLocal[Runner]()
 
 
 def _begin(make: MakeRunner, limits: Limits) -> None:

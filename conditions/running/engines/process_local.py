@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-Thing = TypeVar("Thing")
+Value = TypeVar("Value")
 
 
 def leave_interruptions() -> None:
@@ -14,20 +14,20 @@ def leave_interruptions() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class Made(Generic[Thing]):
+class ProcessLocal(Generic[Value]):
     """One thing for all the work of a process."""
 
     def __init__(self) -> None:
-        self._held: list[Thing | Exception] = []
+        self._held: list[Value | Exception] = []
 
-    def make(self, make: Callable[[], Thing]) -> None:
+    def make(self, make: Callable[[], Value]) -> None:
         """Make it. What is raised is told with the first work: here it would only be a process that ended."""
         try:
             self._held[:] = [make()]
         except Exception as error:
             self._held[:] = [error]
 
-    def get(self) -> Thing:
+    def get(self) -> Value:
         """The thing. Raises what making it raised."""
         (held,) = self._held
         if isinstance(held, Exception):

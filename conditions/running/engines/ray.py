@@ -61,7 +61,7 @@ class RayCluster:
         with environment(ONE_THREAD):
             self._join()
             try:
-                yield from drive(_Crew(ray, self._make, self._workers, self._limits), jobs, self._limits)
+                yield from drive(_PoolWorkers(ray, self._make, self._workers, self._limits), jobs, self._limits)
             finally:
                 ray.shutdown()
 
@@ -77,18 +77,18 @@ class RayCluster:
             raise SchemaRouterError(f"Ray at {self._address or 'this machine'} cannot be used ({error}).") from None
 
 
-class _Crew:
+class _PoolWorkers:
     def __init__(self, ray: Any, make: MakeRunner, workers: int, limits: Limits) -> None:
         self._ray = ray
         self._limits = limits
         self._make = make
-        self._idle = [self._hire() for _ in range(workers)]
+        self._idle = [self._spawn() for _ in range(workers)]
         self._out: dict[Any, tuple[Any, tuple[Job, ...], float]] = {}
 
-    def _hire(self) -> Any:
+    def _spawn(self) -> Any:
         return self._ray.remote(_Worker).options(num_cpus=1).remote(self._make, self._limits)
 
-    def room(self) -> bool:
+    def has_capacity(self) -> bool:
         return bool(self._idle)
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
@@ -117,7 +117,7 @@ class _Crew:
             # What the worker's code raised, as it would have been raised here.
             raise (error.cause or error) from None
         except self._ray.exceptions.RayError as error:
-            self._idle.append(self._hire())
+            self._idle.append(self._spawn())
             return Outcome(jobs, None, died=f"the worker was lost ({type(error).__name__})")
         self._idle.append(actor)
         return Outcome(jobs, done)
@@ -125,5 +125,5 @@ class _Crew:
     def _killed(self, reference: Any) -> Outcome:
         actor, jobs, _ = self._out.pop(reference)
         self._ray.kill(actor)
-        self._idle.append(self._hire())
+        self._idle.append(self._spawn())
         return Outcome(jobs, None, late=True)

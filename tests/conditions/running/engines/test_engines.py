@@ -46,7 +46,7 @@ class MadeUp:
         self._out: deque[tuple[Job, ...]] = deque()
         self.seen: list[tuple[Job, ...]] = []
 
-    def room(self) -> bool:
+    def has_capacity(self) -> bool:
         return len(self._out) < self._room
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
