@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
@@ -26,7 +26,7 @@ from gates.intervals import (
     rate_interval,
 )
 from gates.measures import BY_NAME, Figures, Measure
-from tests.strategies import LAWS
+from tests.strategies import LAWS, laws
 from tests.toys import SR, toy_protocol
 
 STATIC, PROGRESSIVE, AWARE = SR
@@ -137,7 +137,7 @@ class Plain:
         return told
 
 
-@settings(LAWS, max_examples=40)
+@laws(40)
 @given(aggregates(), st.sampled_from(["cell", "stratum"]))
 def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(result: Aggregate, by: str) -> None:
     protocol = toy_protocol(20)

@@ -26,6 +26,8 @@ from tests.cli.program import ROOT, environment
 from tests.gates.conftest import Slice, late_bench
 from tests.toys import edit_record, position, read_records, with_events
 
+pytestmark = pytest.mark.slow
+
 Edit = Callable[[EpisodeRecord], EpisodeRecord]
 
 

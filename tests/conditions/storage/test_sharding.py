@@ -26,6 +26,8 @@ from schemarouter.errors import InvalidRunError, UsageError
 from tests.cli.program import ROOT, environment
 from tests.toys import CATALOGS, SURFACE, identities_of, run_json, toy_protocol, toy_run, toy_runner, write_shard
 
+pytestmark = pytest.mark.slow
+
 PLAN: Plan = make_plan(toy_protocol(), SURFACE)
 IDENTITIES = identities_of(SURFACE, CATALOGS)
 WORLD = World(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)

@@ -17,6 +17,8 @@ from surface.audit.twins import finishes_with_twin, near_twins, wrong_identifier
 from surface.audit.validate import check_task, folded
 from surface.loader import ROOT, Surface, load_catalogs, load_surface
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def surface() -> Surface:

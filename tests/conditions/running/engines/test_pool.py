@@ -28,6 +28,8 @@ from schemarouter.errors import SchemaRouterError, UsageError
 from schemarouter.records import Ended, encode
 from tests.toys import CATALOGS, SURFACE, identities_of, read_records, reference, run_json, toy_protocol, toy_runner
 
+pytestmark = pytest.mark.slow
+
 TASK = SURFACE.tasks[1].prompt.id
 PLAN: Plan = make_plan(toy_protocol(), SURFACE, conditions=["SR-5-STATE-AWARE", "FULL"])
 IDENTITIES = identities_of(SURFACE, CATALOGS)
