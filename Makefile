@@ -8,32 +8,38 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: experiment test check format lock bench torture clean
+.PHONY: help experiment test quick check format lock bench torture clean
 
-experiment: .venv/.base
+help:  ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+experiment: .venv/.base  ## run the experiment on the development surface, offline, and print the verdict
 	$(BIN)/schemarouter run --surface $(SURFACE) --out $(OUT)
 	$(BIN)/schemarouter gate $(OUT) || test $$? -eq 1
 
-test: .venv/.dev
+test: .venv/.dev  ## every test, about ten minutes on two cores
 	$(BIN)/python -m pytest -n 2
 
-check: .venv/.dev
+quick: check  ## check, then the tests that are not slow, on few examples a law: under a minute
+	SCHEMAROUTER_TEST_EXAMPLES=10 $(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+check: .venv/.dev  ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 
-format: .venv/.dev
+format: .venv/.dev  ## mend what the linter and the formatter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: .venv/.base
+lock: .venv/.base  ## write the lock of the surface
 	$(BIN)/schemarouter lock write
 
-bench: .venv/.bench
+bench: .venv/.bench  ## measure everything side by side; BENCH=--quick for half a minute
 	$(BIN)/python -m benchmarks $(BENCH)
 
-torture: .venv/.base
+torture: .venv/.base  ## kill two hundred runs at random moments and compare
 	$(BIN)/python -m benchmarks.torture $(TORTURE)
 
 .venv/bin/python:
@@ -54,5 +60,5 @@ torture: .venv/.base
 	$(PIP) --editable '.[bench]'
 	touch $@
 
-clean:
+clean:  ## take the environment and caches away
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

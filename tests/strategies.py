@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import string
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from schemarouter.catalog import Capability, OutputField
 from schemarouter.state import MARKER, Call, ExecutionState, Observation
 from schemarouter.state.leakage import FORBIDDEN
 
-# No deadline and no database: a law may not depend on a clock or on what an earlier run left behind.
-LAWS = settings(deadline=None, database=None, max_examples=80)
+# `make quick` lowers this.
+_MAX_EXAMPLES = int(os.environ.get("SCHEMAROUTER_TEST_EXAMPLES", "1000"))
+
+
+def laws(examples: int, *unchecked: HealthCheck) -> settings:
+    """Settings of a law. No deadline and no database: it may not depend on a clock or on what an earlier run left behind."""
+    return settings(
+        deadline=None, database=None, max_examples=min(examples, _MAX_EXAMPLES), suppress_health_check=unchecked
+    )
+
+
+LAWS = laws(80)
 
 _LOWER = string.ascii_lowercase
 _TAIL = _LOWER + string.digits + "_"

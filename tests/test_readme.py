@@ -75,6 +75,7 @@ def test_a_retriever_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -
     assert ranking.ids[0] == "orders.cancel"
 
 
+@pytest.mark.slow
 def test_every_command_works_as_written(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     (tmp_path / "runs").mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from mistral_common.protocol.instruct.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from mistral_common.protocol.instruct.request import ChatCompletionRequest
@@ -21,7 +21,7 @@ from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INC
 from schemarouter.catalog import Capability, Catalog, OutputField, Parameter, load_catalog
 from schemarouter.errors import SchemaRouterError
 from schemarouter.tokens import Message, TokenCounter, _tekken, call_text, kept_counts, result_text
-from tests.strategies import LAWS, free_text, json_values
+from tests.strategies import LAWS, free_text, json_values, laws
 
 REFERENCE = MistralTokenizer.v3(is_tekken=True)
 ASK = "ask"
@@ -118,7 +118,7 @@ payloads = st.dictionaries(free_text, json_values, max_size=3)
 steps = st.just(ASK) | st.tuples(st.sampled_from(["fleet__weigh", "lab__note"]), payloads, payloads)
 
 
-@settings(LAWS, max_examples=60)
+@laws(60)
 @given(
     query=st.sampled_from(QUERIES) | free_text.filter(bool),
     system=free_text.filter(bool) | st.just(SYSTEM_PROMPT),
@@ -138,7 +138,7 @@ def test_the_tools_of_the_surface_are_counted_as_the_tokenizer_encodes_them(coun
     assert agrees(SYSTEM_PROMPT, QUERIES[1], HISTORY, routes, WHOLE)
 
 
-@settings(LAWS, max_examples=40)
+@laws(40)
 @given(history=st.lists(steps, max_size=3), routes=st.lists(st.sampled_from(CATALOG.route_ids), unique=True))
 def test_tools_add_the_same_to_every_prompt(history: list[Step], routes: list[str]) -> None:
     chosen = schemas(CATALOG, routes)
@@ -164,7 +164,7 @@ def test_a_count_is_kept_for_its_own_catalog_and_tools_alone() -> None:
     assert counter.tools(small, ["a.b"]) < counter.tools(large, ["a.b"])
 
 
-@settings(LAWS, max_examples=40)
+@laws(40)
 @given(history=st.lists(steps, max_size=4), query=st.sampled_from(QUERIES))
 def test_a_counter_that_has_counted_before_counts_the_same(history: list[Step], query: str) -> None:
     used = TokenCounter()
@@ -202,7 +202,7 @@ def no_tokenizer() -> Any:
     raise AssertionError("the tokenizer was loaded")
 
 
-@settings(LAWS, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@laws(20, HealthCheck.function_scoped_fixture)
 @given(history=st.lists(steps, max_size=3), routes=st.lists(st.sampled_from(CATALOG.route_ids), unique=True))
 def test_kept_counts_are_the_tokenizers_and_need_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Step], routes: list[str]
@@ -252,7 +252,7 @@ def test_a_tokenizer_without_its_file_is_told(place: str, tmp_path: Path, monkey
         TokenCounter().text("lease")
 
 
-@settings(LAWS, max_examples=40)
+@laws(40)
 @given(routes=st.lists(st.sampled_from(WHOLE.route_ids), unique=True, max_size=12))
 def test_any_tools_in_any_order_are_counted_as_the_tokenizer_encodes_their_list(routes: list[str]) -> None:
     text = json.dumps(schemas(WHOLE, routes), ensure_ascii=False)

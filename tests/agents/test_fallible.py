@@ -27,6 +27,7 @@ def test_without_slips_it_is_the_reference(tmp_path: Path) -> None:
     assert run(tmp_path / "a", "fallible(slip=0)") == run(tmp_path / "b", "reference")
 
 
+@pytest.mark.slow
 def test_the_same_seed_slips_the_same_way_and_another_one_otherwise(tmp_path: Path) -> None:
     one, again, other = (
         run(tmp_path / name, f"fallible(slip=0.5,seed={seed})") for name, seed in (("a", 1), ("b", 1), ("c", 2))
@@ -35,6 +36,7 @@ def test_the_same_seed_slips_the_same_way_and_another_one_otherwise(tmp_path: Pa
     assert one != run(tmp_path / "d", "reference")
 
 
+@pytest.mark.slow
 def test_each_repeat_has_a_seed_of_its_own(tmp_path: Path) -> None:
     repeated = run(tmp_path / "a", "fallible(slip=0.5,seed=7)", repeats=3)
     for number in (1, 2, 3):

@@ -15,6 +15,8 @@ from benchmarks.corpora import QUERY_TERMS, unit_vectors, zipf_corpus
 from benchmarks.timing import Effort, alternate
 from schemarouter.errors import SchemaRouterError
 
+pytestmark = pytest.mark.slow
+
 TINY = program.Scale((100,), 100, Effort(rounds=1, seconds=0.0, burst=2), 64, 3)
 
 

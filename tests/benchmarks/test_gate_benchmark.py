@@ -9,6 +9,8 @@ from benchmarks.timing import Effort
 from gates.gate import judge
 from preregistration.protocol import load_protocol
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_plain_bootstrap_agrees_with_the_gate_on_the_made_up_aggregate() -> None:
     protocol = load_protocol("frozen")

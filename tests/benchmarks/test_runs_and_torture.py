@@ -12,6 +12,8 @@ from benchmarks import runs
 from benchmarks.runs import run_rows, took
 from schemarouter.errors import SchemaRouterError
 
+pytestmark = pytest.mark.slow
+
 
 def test_runs_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_JUDGED", (1,))

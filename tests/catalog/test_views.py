@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemarouter.catalog import Capability, Catalog, Contract
 from schemarouter.catalog.views import View, viewed
 from schemarouter.retrieval.base import describe
 from surface.loader import load_catalogs
-from tests.strategies import LAWS, capabilities
+from tests.strategies import capabilities, laws
 from tests.toys import CATALOG
 
-FEW = settings(LAWS, max_examples=25)
+FEW = laws(25)
 SILENT: dict[str, Any] = {
     "semantic_id": None, "unit": None, "dimension": None, "qualifiers": {}, "identifier": False, "example": None
 }  # fmt: skip

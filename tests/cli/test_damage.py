@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
@@ -18,10 +18,11 @@ from conditions.storage.shards import header_line, join_line, next_chain
 from schemarouter.canonical import sha256_hex
 from tests.cli.conftest import Copies
 from tests.cli.program import SHARD_FILE, SMALL, Outcome, edit_run, inside, outside, refused
+from tests.strategies import laws
 
-FUZZ = settings(
-    deadline=None, database=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+pytestmark = pytest.mark.slow
+
+FUZZ = laws(20, HealthCheck.function_scoped_fixture)
 
 Alter = Callable[[Path], object]
 

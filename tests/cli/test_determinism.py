@@ -14,6 +14,8 @@ from preregistration.protocol import load_protocol
 from schemarouter.retrieval.registry import resolve
 from tests.cli.program import ROOT, SHARD_FILE, environment
 
+pytestmark = pytest.mark.slow
+
 TASKS = ("--task", "dev-ko-04", "--task", "dev-ja-02", "--condition", "SR-5-STATE-AWARE", "--condition", "FULL")
 # Both commands in one process, which loads everything once.
 PROGRAM = """
@@ -47,7 +49,6 @@ def _result(folder: Path, **settings: str) -> tuple[bytes, bytes]:
     return (folder / "run" / AGGREGATE_FILE).read_bytes(), (folder / "run" / SHARD_FILE).read_bytes()
 
 
-@pytest.mark.slow
 def test_the_default_retriever_gives_the_same_bytes_whatever_seed_threads_and_kernel(tmp_path: Path) -> None:
     old, new = _kernels()
     results = [

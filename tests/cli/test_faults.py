@@ -26,6 +26,8 @@ from tests.cli.conftest import Copies
 from tests.cli.processes import PATIENCE_MS, PROGRAM, Family, started, wait_for
 from tests.cli.program import EPISODES, SHARD_FILE, SMALL, aggregated, copied, files, inside, outside, refused
 
+pytestmark = pytest.mark.slow
+
 TWO = ("--workers", "2")
 # Enough for workers to be at work when the first tenth is told.
 MANY = ("--retriever", "bm25", "--catalog", "100", "--limit", "120", "--display", "plain")

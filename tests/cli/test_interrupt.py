@@ -15,6 +15,8 @@ from schemarouter.records import EpisodeRecord
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, ROOT, SHARD_FILE, SMALL, aggregated, copied, environment, inside, outside
 
+pytestmark = pytest.mark.slow
+
 MANY = 200
 COMMAND = ("--retriever", "bm25", "--catalog", "100", "--limit", str(MANY), "--display", "plain")
 # A child of a shell's background job would ignore SIGINT, and this test with it.

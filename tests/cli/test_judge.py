@@ -15,6 +15,8 @@ from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SMALL, aggregated, edit_run, files, inside, refused
 from tests.toys import changed
 
+pytestmark = pytest.mark.slow
+
 STAMP = "EXPLORATORY (development surface, part of the grid, another retriever or agent)"
 EPISODE = "dev-de-01/100/SR-5-STATE-AWARE"
 

@@ -27,7 +27,7 @@ SMALL = ("--limit", "1", "--display", "none")
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """A frozen surface of toy tasks with a lock folder of its own; returns the fingerprints that are here now."""
     here = dict(HERE)
     for name in protocol.FILES.values():
@@ -39,7 +39,10 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         monkeypatch.setattr(f"{module}.clean_commit", lambda: "c0ffee")
     monkeypatch.setattr(locking, "AUDIT", "README.md")
     monkeypatch.setattr("surface.loader.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
-    return here
+    yield here
+    # What counts as frozen was read from the toy tasks, and other tests run those as tasks of development.
+    loader.frozen_queries.cache_clear()
+    loader.asks_frozen.cache_clear()
 
 
 def lock() -> Lock:

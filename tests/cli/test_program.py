@@ -92,6 +92,7 @@ def test_a_mistake_is_one_message_and_a_bug_is_a_traceback(monkeypatch: pytest.M
     assert told.err.startswith("Traceback") and "ZeroDivisionError" in told.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -109,6 +110,7 @@ def test_exit_codes_and_streams_seen_from_outside(arguments: tuple[str, ...], co
     assert "Traceback" not in told.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "display"), [("gone", "json"), ("gone", "rich"), ("full", "plain"), ("full", "none")]
 )
@@ -125,6 +127,7 @@ def test_a_run_goes_on_to_its_end_when_nobody_can_be_told(where: str, display: s
     assert inside("status", tmp_path / "run").out == "5/5 episodes, complete\n"
 
 
+@pytest.mark.slow
 def test_a_mistake_keeps_its_exit_code_when_nobody_can_be_told() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
@@ -134,6 +137,7 @@ def test_a_mistake_keeps_its_exit_code_when_nobody_can_be_told() -> None:
     assert done.returncode == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
 def test_a_locale_that_cannot_write_korean_ends_no_command(locale: str) -> None:
     changes = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -142,6 +146,7 @@ def test_a_locale_that_cannot_write_korean_ends_no_command(locale: str) -> None:
     assert b"\\u" in told.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("list", "conditions"), ("list", "conditions", "--json"), ("state", "check", "x")])
 @pytest.mark.parametrize("closed", [">&-", "<&-", ">/dev/full", "2>&-"])
 def test_closed_and_full_streams_are_no_traceback(command: tuple[str, ...], closed: str) -> None:
@@ -153,6 +158,7 @@ def test_closed_and_full_streams_are_no_traceback(command: tuple[str, ...], clos
     assert done.returncode in (0, 2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemarouter.retrieval.registry import build_retriever, resolve
@@ -18,7 +18,7 @@ from schemarouter.state import FIELDS, ExecutionState
 from schemarouter.state.leakage import FORBIDDEN
 from surface.loader import load_catalogs
 from tests.cli.program import ROOT, environment, inside, outside, refused
-from tests.strategies import states
+from tests.strategies import laws, states
 
 QUERY = "renew the lease of the centrifuge"
 BM25 = ("--retriever", "bm25")
@@ -109,7 +109,7 @@ def test_a_query_that_holds_the_marker_line_is_refused() -> None:
     refused(told, told.code, "EXECUTION_STATE")
 
 
-@settings(deadline=None, database=None, max_examples=25)
+@laws(25)
 @given(state=states(), indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
 def test_any_spelling_of_a_state_is_checked_into_its_canonical_bytes(
     state: ExecutionState, indent: int | None, ascii_only: bool
@@ -120,6 +120,7 @@ def test_any_spelling_of_a_state_is_checked_into_its_canonical_bytes(
     assert (told.code, told.stdout, told.err) == (0, state.canonical_json(), "")
 
 
+@pytest.mark.slow
 def test_state_check_seen_from_outside_gives_the_bytes_and_no_more(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps(_state(original_query="설비 점검 🛠"), indent=3))
     told = outside("state", "check", tmp_path / "state.json")
@@ -185,6 +186,7 @@ def test_what_is_no_state_at_all_is_one_short_message(data: bytes) -> None:
     assert len(told) < 1_000
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_brackets_seen_from_outside(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_bytes(b"[" * 10_000_000)
     refused(outside("state", "check", tmp_path / "deep.json"), 3, "nested too deeply")
@@ -200,7 +202,7 @@ def test_keys_given_twice_are_refused() -> None:
     refused(inside("state", "check", "-", stdin=data), 3, "twice", "last_execution_status")
 
 
-@settings(deadline=None, database=None, max_examples=60)
+@laws(60)
 @given(data=st.binary(max_size=80))
 def test_any_bytes_as_a_state_are_refused(data: bytes) -> None:
     refused(inside("state", "check", "-", stdin=data), 3, "not an execution state")

@@ -34,6 +34,8 @@ from tests.cli.program import (
     refused,
 )
 
+pytestmark = pytest.mark.slow
+
 COUNTS = re.compile(r"\d+/\d+ episodes")
 ELSEWHERE: dict[str, Any] = {
     "argv": [],

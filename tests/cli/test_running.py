@@ -21,6 +21,8 @@ from schemarouter.cli.progress import Display, progress_display
 from tests.cli.conftest import Copies
 from tests.cli.program import SHARD_FILE, SMALL, aggregated, edit_run, files, inside, refused
 
+pytestmark = pytest.mark.slow
+
 GRID = ("--retriever", "bm25", "--catalog", "100", "--task", "dev-en-01", "--task", "dev-ko-02")
 QUIET = ("--display", "none")
 PRICES = "[reference]\ninput_per_million = 2.0\noutput_per_million = 8.0\n"

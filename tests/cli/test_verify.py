@@ -15,6 +15,8 @@ from preregistration.lock import FILES, Lock
 from surface.loader import Surface
 from tests.cli.program import ROOT, environment, inside, outside, refused
 
+pytestmark = pytest.mark.slow
+
 ROOMS = ("schemarouter", "conditions", "gates", "preregistration", "surface")
 LOCK = Path("preregistration") / FILES["development"]
 PROTOCOL = Path("preregistration") / protocol.FILES["development"]

@@ -332,6 +332,7 @@ def put_before(folder: Path, name: str, lost: Callable[[EpisodeRecord], EpisodeR
     return place + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", ["SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE", "FULL", "ORACLE"])
 def test_an_attempt_may_have_ended_after_any_event_of_its_first_turn(
     real: Slice, tmp_path: Path, condition: str

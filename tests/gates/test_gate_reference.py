@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
@@ -28,7 +28,7 @@ from gates.intervals import (
 from gates.measures import BY_NAME, EpisodeCounts, Measure
 from gates.statistics import Statistics
 from gates.verdict import Estimate, SliceEstimate
-from tests.strategies import LAWS
+from tests.strategies import LAWS, laws
 from tests.toys import SR, complete_run, toy_protocol
 
 STATIC, PROGRESSIVE, AWARE = SR
@@ -138,7 +138,7 @@ class Plain:
         return rates
 
 
-@settings(LAWS, max_examples=40)
+@laws(40)
 @given(aggregates(), st.sampled_from(["cell", "stratum"]))
 def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(result: CompleteRun, by: str) -> None:
     protocol = toy_protocol(20)

@@ -113,6 +113,7 @@ def test_a_destructive_agent_under_a_broken_policy_turns_criterion_5(real: Slice
     assert standard[5].passed and standard[6].passed, "the standard policy lets none of it run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [unexposed, invalid, unregistered], ids=lambda first: first.__name__)
 def test_a_lawless_agent_under_a_broken_policy_turns_criterion_6(
     real: Slice, tmp_path: Path, first: Callable[[View], Call | None]

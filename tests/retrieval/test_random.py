@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from itertools import permutations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def test_every_order_comes_about_equally_often() -> None:
     assert all(140 < count < 260 for count in counts.values())
 
 
+@pytest.mark.slow
 def test_rankings_do_not_depend_on_the_hash_seed() -> None:
     answers = set()
     for hash_seed in ("0", "1", "4242"):

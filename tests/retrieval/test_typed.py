@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemarouter.catalog.views import VIEWS, viewed
@@ -31,14 +31,14 @@ from schemarouter.state import MARKER, Call, ExecutionState, Observation
 from tests.retrieval.evidence.worlds import catalogs, executed
 from tests.retrieval.stubs import StubEncoder, queries
 from tests.retrieval.typed import every_weight, typed, weights_of
-from tests.strategies import LAWS, free_text
+from tests.strategies import free_text, laws
 from tests.strategies import states as any_states
 from tests.toys import CATALOG, CATALOGS, SMALL
 
 TOYS = entries_of(CATALOG)
 PLAIN = [Entry("a", "invoice lease"), Entry("b", "lease mass"), Entry("c", "설비 하중"), Entry("d", "")]
 # Drawing a state costs far more than ranking it.
-FEW = settings(LAWS, max_examples=20)
+FEW = laws(20)
 states = any_states(max_turns=2)
 asked = queries.filter(lambda text: MARKER not in text and text.isprintable())
 

@@ -37,6 +37,8 @@ from tests.toys import (
     write_shard,
 )
 
+pytestmark = pytest.mark.slow
+
 PLAN: Plan = make_plan(toy_protocol(), SURFACE)
 IDENTITIES = identities_of(SURFACE, CATALOGS)
 WORLD = ReferenceData(toy_protocol(), SURFACE, CATALOGS, lambda run: IDENTITIES)

@@ -19,6 +19,8 @@ from tests.gates.tuning.worlds import STRONG, WEAK, altered, design, many
 from tests.strategies import LAWS
 from tests.toys import CATALOG, CATALOGS, LARGE, SMALL, SURFACE
 
+pytestmark = pytest.mark.slow
+
 ids = st.lists(st.text("abc-1", max_size=5), max_size=20)
 
 

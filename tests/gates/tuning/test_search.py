@@ -19,6 +19,8 @@ from surface.loader import load_catalogs, load_surface
 from tests.gates.tuning.worlds import STRONG, WEAK, altered, design
 from tests.toys import LARGE, SMALL
 
+pytestmark = pytest.mark.slow
+
 GRID = (WEAK, STRONG)
 
 
@@ -112,7 +114,6 @@ def test_recall_counts_moments_of_the_phase_and_language_asked_for() -> None:
     assert recall(design(), hits, opening=True, language="ko").value is None
 
 
-@pytest.mark.slow
 def test_tuning_is_the_same_bytes_twice_and_tells_all_it_did() -> None:
     protocol, whole = load_protocol("development"), load_surface("development")
     size = min(protocol.catalogs)

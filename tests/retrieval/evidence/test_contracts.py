@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemarouter.catalog import Capability
@@ -16,10 +16,10 @@ from schemarouter.retrieval.evidence.contracts import Contracts, Edges, kind_of,
 from schemarouter.retrieval.evidence.flow import PLACE, History
 from tests.retrieval.evidence.worlds import catalogs, executed
 from tests.retrieval.typed import typed
-from tests.strategies import LAWS
+from tests.strategies import laws
 from tests.toys import capability
 
-FEW = settings(LAWS, max_examples=40)
+FEW = laws(40)
 
 
 def needs(entries: Sequence[Entry]) -> dict[tuple[str, str], int]:

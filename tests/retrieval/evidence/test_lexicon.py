@@ -83,6 +83,7 @@ def test_mixed_requests_are_korean_and_english(tmp_path: Path) -> None:
     assert bridge.stems("이 주문 parcel", "unknown") == bridge.stems("이 주문 parcel", "fr") == {}
 
 
+@pytest.mark.slow
 @LAWS
 @given(text=st.text(max_size=20) | st.text("주문이동 ", max_size=12), language=st.sampled_from([*LANGUAGES, "unknown"]))
 def test_weights_are_above_0_and_at_most_2_for_any_text(text: str, language: str) -> None:

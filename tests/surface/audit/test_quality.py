@@ -18,6 +18,7 @@ from surface.audit.validate import check_task, folded
 from surface.loader import ROOT, Surface, load_catalogs, load_surface
 
 PROTOCOL = load_protocol("development")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from surface.audit.validate import check_surface
 from surface.loader import ROOT, Surface, load_catalogs, load_surface
 from surface.task import chain
 
+pytestmark = pytest.mark.slow
+
 PROTOCOL = load_protocol("frozen")
 TASKS = 180
 AUDIT = (Path(ROOT) / "AUDIT.md").read_text(encoding="utf-8")

@@ -43,6 +43,7 @@ def test_terms_are_found_by_the_rules_of_the_bridge(finder: TermFinder) -> None:
     assert finder.found("reorder", "en") == finder.found("order", "de") == frozenset()
 
 
+@pytest.mark.slow
 def test_what_is_found_is_what_the_bridge_of_the_package_translates() -> None:
     packaged = TermFinder()
     for task in load_surface("development").tasks:
@@ -52,6 +53,7 @@ def test_what_is_found_is_what_the_bridge_of_the_package_translates() -> None:
         assert means == set(shared_bridge().stems(query, language))
 
 
+@pytest.mark.slow
 def test_new_words_are_those_of_frozen_prompts_alone_with_source_tasks_and_whether_the_catalog_has_them() -> None:
     seen = asking("dev-en-01", "en", "a temperature")
     asked = asking("frz-en-01", "en", "Glucose at which temperature?"), asking("frz-en-02", "en", "glucose, ferry")
@@ -67,6 +69,7 @@ def test_the_text_of_the_catalog_has_names_descriptions_and_units_as_words() -> 
     assert all(f" {words} " in text for words in ("find employee", "km/h"))
 
 
+@pytest.mark.slow
 def test_the_list_beside_the_audit_is_the_one_that_the_command_makes() -> None:
     assert as_lines(report()) == LISTED
 

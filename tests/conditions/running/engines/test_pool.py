@@ -40,6 +40,8 @@ from tests.toys import (
     toy_runner,
 )
 
+pytestmark = pytest.mark.slow
+
 TASK = SURFACE.tasks[1].prompt.id
 PLAN: Plan = make_plan(toy_protocol(), SURFACE, conditions=["SR-5-STATE-AWARE", "FULL"])
 IDENTITIES = identities_of(SURFACE, CATALOGS)

@@ -16,9 +16,10 @@ from schemarouter.errors import SchemaRouterError
 from tests.conditions.running.engines.test_pool import WORLD, Faulty, bytes_of, fill
 from tests.toys import read_records, toy_runner
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
