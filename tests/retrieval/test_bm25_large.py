@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from schemarouter.retrieval.bm25 import BM25Index, top_k
 from tests.strategies import LAWS
 
-QUERIES = (["t1"], ["t3", "t40", "t3"], ["t2", "t900", "unseen"], ["unseen"], [])
+QUERIES: tuple[list[str], ...] = (["t1"], ["t3", "t40", "t3"], ["t2", "t900", "unseen"], ["unseen"], [])
 
 
 def index_of(documents: int) -> BM25Index:
