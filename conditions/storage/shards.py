@@ -227,7 +227,6 @@ class ShardWriter(Closing):
         self._recorded = recorded
         self.attempts: dict[str, int] = {}
         self.finished: set[str] = set()
-        self.input_tokens = 0
         try:
             self._chain = self._recover(header)
         except OSError as error:
