@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,7 @@ def retrieve(
     from preregistration.protocol import load_protocol
     from schemarouter.catalog.views import viewed
     from schemarouter.retrieval import registry
+    from schemarouter.retrieval.base import Usage
     from schemarouter.state import ExecutionState
     from surface.loader import asks_frozen, load_catalogs
 
@@ -67,6 +69,7 @@ def retrieve(
                     for item, score in ranking.items
                 ],
                 "stages": [{"name": s.name, "kept": s.kept, "note": s.note} for s in ranking.stages],
+                **({"usage": asdict(ranking.usage)} if ranking.usage != Usage() else {}),
             }
         )
         return
@@ -76,6 +79,9 @@ def retrieve(
             typer.echo(_explained(ranking.parts.get(item, {})))
     if explain and not ranking.parts:
         typer.echo("this retriever does not explain its scores", err=True)
+    if explain and ranking.usage != Usage():
+        used = ranking.usage
+        typer.echo(f"used {used.model_tokens} model tokens in {used.calls} calls, {used.cost:.6f} USD", err=True)
     for stage in ranking.stages:
         if stage.note:
             typer.echo(f"{stage.name}: {stage.note}", err=True)
