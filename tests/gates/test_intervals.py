@@ -149,19 +149,6 @@ def test_logit_t_of_one_cell_is_the_textbook_interval() -> None:
     assert interval.high == pytest.approx(1 / (1 + math.exp(-reach - centre)))
 
 
-def test_logit_t_of_cells_uses_stratified_linearised_variance() -> None:
-    hits, events = ints(3, 1, 5, 9, 2, 2, 6), ints(4, 4, 5, 12, 2, 3, 6)
-    cell_index = ints(0, 0, 1, 1, 1, 2, 2)
-    p = hits.sum() / events.sum()
-    z = (hits - p * events) / events.sum()
-    cells = [z[cell_index == cell] for cell in range(3)]
-    spread = math.sqrt(sum(cell.size * cell.var(ddof=1) for cell in cells))
-    reach = stats.t.ppf(0.95, 4) * spread / (p * (1 - p))
-    interval = logit_t(hits, events, cell_index, 0.9)
-    assert interval.low == pytest.approx(1 / (1 + math.exp(reach) * (1 - p) / p))
-    assert interval.high == pytest.approx(1 / (1 + math.exp(-reach) * (1 - p) / p))
-
-
 def test_logit_t_degenerate_cases_say_so() -> None:
     undefined = logit_t(ints(0, 0), ints(0, 0), ints(0, 0))
     assert (undefined.low, undefined.high) == (None, None)
