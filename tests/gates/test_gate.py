@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from conditions.running.plan import Plan
 from gates.aggregate import Aggregate, Row
-from gates.gate import Criterion, Gate, Statistics, Verdict, judge
-from gates.measures import Figures
+from gates.gate import Criterion, Drawn, Gate, Statistics, Verdict, judge
+from gates.intervals import Interval
+from gates.measures import Figures, Measure
+from schemarouter.agents import reference
 from tests.strategies import LAWS
 from tests.toys import SR, toy_protocol
 
@@ -241,6 +243,34 @@ def test_each_criterion_shows_its_intervals_and_whether_they_alone_would_carry_i
     assert not any(found[5].carried_by.values()), "all of 10 tasks do not prove 100 %"
 
 
+class Fixed(Statistics):
+    """Every interval is the one that is given."""
+
+    interval: Interval
+
+    def intervals(self, it: Drawn, item: Measure) -> dict[str, Interval]:
+        return {"fixed": self.interval}
+
+    def differences(self, a: Drawn, b: Drawn, item: Measure) -> dict[str, Interval]:
+        return {"fixed": self.interval}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "carried"),
+    [
+        (-0.0201, 0.5, set()), (-0.02, 0.5, {1}), (0.0, 0.5, {1}), (1e-9, 0.5, {1, 3}), (0.9699, 1.0, {1, 3}),
+        (0.97, 1.0, {1, 2, 3}), (1.0, 1.0, {1, 2, 3, 6}), (-0.5, 0.0, set()), (-0.5, -1e-9, {4}), (None, None, set()),
+    ],
+)  # fmt: skip
+def test_an_interval_carries_a_criterion_where_all_of_it_holds(
+    low: float | None, high: float | None, carried: set[int]
+) -> None:
+    statistics = Fixed(CELLS, PROTOCOL.statistics)
+    statistics.interval = Interval(low, high, "fixed")
+    found = Gate(result_of(rows_of(GOOD)), PROTOCOL, statistics).criteria()
+    assert {item.number for item in found if item.carried_by.get("fixed")} == carried
+
+
 def test_the_order_of_rows_changes_nothing() -> None:
     rows = rows_of(GOOD)
     one, other = judge(result_of(rows), PROTOCOL), judge(result_of(rows[::-1]), PROTOCOL)
@@ -273,6 +303,13 @@ def test_slices_add_up_to_the_whole_by_catalog_language_and_stratum() -> None:
             assert sum(item["denominator"] for item in told) == 20
 
 
+def test_a_slice_holds_the_episodes_of_its_group_and_no_others() -> None:
+    english = [row.task for row in rows_of(GOOD) if CELLS[row.task].endswith("/en")]
+    rows = [Row(task, size, AWARE, figures(passed=int(task in english))) for size in SIZES for task in TASKS]
+    told = judge(result_of(rows), PROTOCOL).slices["language"]
+    assert {name: group[AWARE]["task_pass"]["value"] for name, group in told.items()} == {"en": 1.0, "ko": 0.0}
+
+
 def test_tokens_over_episodes_that_both_arms_pass_are_told() -> None:
     rows = [
         Row("t00", 12, AWARE, figures(passed=1, schema_tokens=10)),
@@ -288,8 +325,10 @@ def test_tokens_over_episodes_that_both_arms_pass_are_told() -> None:
 
 def test_attempts_that_the_machine_ended_are_told() -> None:
     result = result_of(rows_of({AWARE: {"passed": 0}}))
-    notes = judge(Aggregate(result.run, result.plan, result.rows, 3, CELLS), PROTOCOL).notes
-    assert any("3 attempts ended for reasons of the machine" in note for note in notes)
+    for attempts in (1, 3):
+        [note] = judge(Aggregate(result.run, result.plan, result.rows, attempts, CELLS), PROTOCOL).notes
+        assert f"{attempts} attempts ended for reasons of the machine" in note
+    assert judge(result, PROTOCOL).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -307,3 +346,13 @@ def test_a_verdict_names_what_it_rests_on_and_what_it_measures() -> None:
     assert told.provenance["episodes"] == {"counted": 60, "expected": 60}
     assert told.provenance["counts_sha256"] == STATISTICS.fingerprint
     assert "not a language model" in told.provenance["agent_note"] and told.stamp == "EXPLORATORY"
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"), [("reference(probe=false)", reference.DECLARATION.summary), ("mine(x=1)", "unknown here")]
+)
+def test_the_note_says_of_the_agent_what_it_says_of_itself(agent: str, told: str) -> None:
+    result = result_of(rows_of(GOOD))
+    run = {**result.run, "identities": {"agent": agent}}
+    note = judge(replace(result, run=run), PROTOCOL).provenance["agent_note"]
+    assert f"The agent, {agent}, {told}." in note

@@ -20,6 +20,11 @@ NEEDS_NOTHING = {
 HALF, THIRD = 0.5, 0.333333
 
 
+def silent(state: ExecutionState, route: str) -> ExecutionState:
+    """The state after a route ran well and gave nothing."""
+    return state.observe(Call(route, {}), Observation("ran", {}), YARD[route], incomplete=True)
+
+
 def ones(*routes: str) -> dict[str, float]:
     return dict.fromkeys(routes, 1.0)
 
@@ -150,7 +155,7 @@ def test_who_takes_what_came_last() -> None:
     assert figure("takes_latest", ran("sites.find", "stock.find")) == ones(*ALONE, "sites.place")
     assert figure("takes_latest", ran("stock.find", "sites.find")) == ones("sites.place", "sites.unlock")
     assert figure("takes_latest", ran("stock.find", "stock.audit")) == {}
-    assert figure("takes_latest", ran("stock.find", "sites.find", error="x: y")) == {}
+    assert figure("takes_latest", ran("stock.find", "sites.nearest", "sites.find", error="x: y")) == {}
 
 
 def test_who_takes_what_nobody_has_taken_yet() -> None:
@@ -222,6 +227,7 @@ def test_who_converts_from_an_observed_unit_is_as_likely_as_the_root_of_who_asks
     assert figure("converts", FOUND, **wanted) == {}
     assert figure("converts", weighed, units_convert=0.0) == {}
     assert figure("converts", ran("stock.weigh", "units.convert"), **wanted) == {}
+    assert figure("converts", silent(weighed, "units.convert"), **wanted) == {}
 
 
 def test_it_converts_the_latest_only_where_the_latest_is_of_that_dimension() -> None:
@@ -237,6 +243,7 @@ def test_what_has_run_is_finished_as_far_as_it_is_likely() -> None:
     assert figure("finished", START) == {}
     assert figure("finished", ran("stock.find", "stock.weigh")) == ones("stock.find", "stock.weigh")
     assert figure("finished", ran("stock.find", "stock.weigh", error="x: y")) == ones("stock.find")
+    assert figure("finished", silent(FOUND, "stock.weigh")) == ones("stock.find", "stock.weigh")
     told = figure("finished_relevant", FOUND, stock_find=-1.0, stock_weigh=0.0)
     assert told == {"stock.find": round(math.exp(-1), 6)}
 

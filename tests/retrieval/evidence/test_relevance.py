@@ -152,6 +152,11 @@ def test_words_of_the_whole_and_of_each_clause() -> None:
     assert said("nothing of the kind", shop(4))["words_whole"] == {}
 
 
+def test_a_clause_is_answered_by_words_and_meaning_in_equal_parts_and_its_best_entry_in_full() -> None:
+    told = said("query parcel", shop(4), pay=1.0)["first_left"]
+    assert told == {"mail.send_parcel": 1.0, "bank.pay_bill": round(math.sqrt(3) / 4, 6)}
+
+
 def test_the_share_of_an_operation_that_is_said() -> None:
     assert said("send a parcel", shop(4))["operation"]["mail.send_parcel"] == 1.0
     # Both words are in one entry alone, so each is half.
