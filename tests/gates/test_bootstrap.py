@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -27,6 +27,7 @@ from gates.intervals import (
     logit_t,
     percentile,
 )
+from tests.strategies import LAWS
 
 COUNTS = [[2, 0, 1, 2, 0, 1], [0, 2, 1, 1, 2, 0], [0, 2, 1, 1, 2, 0], [1, 1, 1, 1, 0, 2]]
 COUNTS_SHA256 = "4815260fc7a79ce8dd30f291860af8962a44906bf58fb5f9b3cc3f3c653e46a4"
@@ -79,6 +80,7 @@ def test_design_refuses_what_is_not_sorted_and_unique(cells: tuple[tuple[str, tu
 # --- counts -----------------------------------------------------------------------------------------------------------
 
 
+@LAWS
 @given(SIZES, st.integers(0, 2**32), st.sampled_from(["n", "n-1"]))
 def test_each_cell_is_drawn_as_often_as_promised(sizes: list[int], seed: int, draws: str) -> None:
     counts = resample_counts(sizes, iterations=9, seed=seed, draws_per_cell="n" if draws == "n" else "n-1")
@@ -140,6 +142,7 @@ def test_no_iterations_and_unknown_draws_are_refused() -> None:
 # --- sums and ratios --------------------------------------------------------------------------------------------------
 
 
+@LAWS
 @given(st.data(), SIZES, st.integers(0, 2**32))
 def test_sums_equal_python_integers(data: st.DataObject, sizes: list[int], seed: int) -> None:
     n = sum(sizes)
@@ -166,7 +169,7 @@ def test_only_one_integer_a_task_is_summed(values: object) -> None:
         resampled_sums(values, np.ones((1, 2), dtype=np.uint8))  # type: ignore[arg-type]
 
 
-@settings(max_examples=60)
+@LAWS
 @given(designs(), st.randoms(use_true_random=False), st.sampled_from(["n", "n-1"]))
 def test_row_order_changes_no_bit(
     surface: tuple[dict[str, str], dict[str, tuple[int, int]]], shuffler: random.Random, draws: str
@@ -187,6 +190,7 @@ def test_row_order_changes_no_bit(
     assert analyse(order) == first
 
 
+@LAWS
 @given(st.integers(1, 39), st.integers(1, 4))
 def test_blocks_of_iterations_and_of_measures_change_no_bit(cut: int, rows: int) -> None:
     generator = np.random.Generator(np.random.PCG64(8))
@@ -226,6 +230,7 @@ def test_rao_wu_factors_are_the_smallest_integers() -> None:
         rao_wu_factors(list(range(2, 60)))
 
 
+@LAWS
 @given(SIZES, st.integers(0, 2**32))
 def test_rao_wu_keeps_every_cell_at_its_size(sizes: list[int], seed: int) -> None:
     counts = resample_counts(sizes, iterations=4, seed=seed, draws_per_cell="n-1")

@@ -24,6 +24,7 @@ from gates.intervals import (
     rate_percentile,
 )
 from tests.gates.test_bootstrap import ints
+from tests.strategies import LAWS
 
 
 def test_percentile_interpolates_linearly() -> None:
@@ -61,6 +62,7 @@ def test_paired_draws_cancel_what_both_share() -> None:
     assert unpaired.width > 0.1
 
 
+@LAWS
 @given(st.integers(0, 40), st.integers(1, 40))
 def test_clopper_pearson_ends_solve_their_equations(successes: int, trials: int) -> None:
     successes = min(successes, trials)

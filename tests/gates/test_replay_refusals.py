@@ -179,7 +179,7 @@ def test_the_machine_may_fail_before_the_next_prompt_is_counted_and_not_later_or
 @pytest.mark.parametrize(("turns", "accepted"), [(11, True), (12, False)])
 def test_no_prompt_can_have_failed_beyond_the_last_turn(turns: int, accepted: bool) -> None:
     record = make_episode("FULL", agent=Scripted([FIND_IT] * turns)).run()
-    cut = broken_off(record, len(record.events) - 1, turns + 1, ("find",))
+    cut = broken_off(record, position(record, StateChanged, last=True) + 1, turns + 1, ("find",))
     if accepted:
         replay(cut)
     else:

@@ -12,6 +12,7 @@ from conditions.running.engines.base import Outcome, drive
 from conditions.running.engines.jobs import Done, Job, Limits, lost
 from schemarouter.records import Ended, decode
 from tests.conditions.running.engines.test_pool import PLAN
+from tests.strategies import LAWS
 
 JOBS = tuple(Job(unit, 1) for unit in PLAN.units)
 Fate = Callable[[tuple[Job, ...]], Outcome]
@@ -90,6 +91,7 @@ def test_a_job_that_loses_two_workers_alone_is_final_and_one_that_is_late_alone_
     assert isinstance(end, Ended) and (end.reason, end.detail) == ("time_limit", "killed after more than 3 s")
 
 
+@LAWS
 @given(st.lists(st.sampled_from([done, undone]), max_size=30), st.integers(1, 4))
 def test_whatever_comes_back_undone_every_job_is_done_once_and_nobody_is_blamed(fates: list[Fate], room: int) -> None:
     made = driven(MadeUp(fates, room))
@@ -97,6 +99,7 @@ def test_whatever_comes_back_undone_every_job_is_done_once_and_nobody_is_blamed(
     assert all((one.attempt, one.failure) == (1, "") for one in made)
 
 
+@LAWS
 @given(st.lists(st.sampled_from([done, undone, late, died]), max_size=30), st.integers(1, 4))
 def test_whatever_becomes_of_the_workers_no_job_is_left_out(fates: list[Fate], room: int) -> None:
     made = driven(MadeUp(fates, room))
