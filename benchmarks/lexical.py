@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,42 +19,21 @@ OURS = "schemarouter"
 Query = Sequence[str]
 
 
-@dataclass(frozen=True)
-class _Share:
-    """How many queries a burst and a batch have, and over how many rankings are compared."""
-
-    burst: int
-    batch: int
-
-
-_SMALL, _LARGE = _Share(25, 64), _Share(5, 16)
-
-
-def _share(size: int) -> _Share:
-    """One call of rank-bm25 takes milliseconds over hundreds of documents and a good part of a second over 238,000."""
-    return _SMALL if size < 10_000 else _LARGE
-
-
 Ask = Callable[[Query], Best]
 
 
 def lexical_rows(size: int, effort: Effort, queries: int) -> list[Row]:
-    """Single queries and batches over a corpus of `size` documents. Raises SchemaRouterError when rankings differ."""
+    """Single queries over a corpus of `size` documents. Raises SchemaRouterError when rankings differ."""
     corpus = zipf_corpus(size, queries)
     builds = _builds(corpus.documents)
     ask = {name: _single(name, item.value) for name, item in builds.items()}
-    share = _share(size)
-    compared = corpus.queries[: share.batch]
-    notes = {name: _agreement(compared, ask[OURS], one, name) for name, one in ask.items() if name != OURS}
-    single = alternate(ask, corpus.queries, replace(effort, burst=share.burst))
-    batches = [corpus.queries[start : start + share.batch] for start in range(0, queries, share.batch)]
-    batches = [batch for batch in batches if len(batch) == share.batch] or [corpus.queries]
-    many = {name: _many(name, item.value) for name, item in builds.items()}
-    batch = alternate(many, batches, replace(effort, burst=1))
-    return [
-        *rows("BM25, one query, top 10", size, single, builds=builds, notes=notes),
-        *rows(f"BM25, a query of a batch of {len(batches[0])}, top 10", size, batch, per=len(batches[0])),
-    ]
+    # One call of rank-bm25 takes milliseconds over hundreds of documents and a good part of a second over 238,000.
+    burst, compared = (25, 64) if size < 10_000 else (5, 16)
+    notes = {
+        name: _agreement(corpus.queries[:compared], ask[OURS], one, name) for name, one in ask.items() if name != OURS
+    }
+    single = alternate(ask, corpus.queries, replace(effort, burst=burst))
+    return rows("BM25, one query, top 10", size, single, builds=builds, notes=notes)
 
 
 def _builds(documents: list[list[str]]) -> dict[str, Build[Any]]:
@@ -89,14 +68,6 @@ def _single(name: str, index: Any) -> Ask:
     if name == "rank-bm25":
         return lambda query: _best_of(index.get_scores(query))
     return lambda query: _unpacked(index.retrieve([query], k=BEST, show_progress=False, n_threads=0))
-
-
-def _many(name: str, index: Any) -> Callable[[Sequence[Query]], object]:
-    if name == OURS:
-        return lambda queries: index.top_k_many(queries, BEST)
-    if name == "rank-bm25":
-        return lambda queries: [_best_of(index.get_scores(query)) for query in queries]
-    return lambda queries: index.retrieve(list(queries), k=BEST, show_progress=False, n_threads=0)
 
 
 def _best_of(scores: Any) -> Best:

@@ -138,11 +138,10 @@ def rows(
     entries: int,
     times: Mapping[str, Sequence[float]],
     *,
-    per: int = 1,
     builds: Mapping[str, Build[Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """EpisodeTable of a table; a call counts as `per` of what the table is about."""
+    """Rows of a table."""
     own = statistics.median(next(iter(times.values())))
     made = []
     for name, measured in times.items():
@@ -154,8 +153,8 @@ def rows(
                 entries,
                 name,
                 len(measured),
-                median / per,
-                min(measured) / per,
+                median,
+                min(measured),
                 median / own,
                 built.seconds if built else None,
                 built.kept_mb if built else None,

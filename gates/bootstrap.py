@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from preregistration.protocol import StatisticsRules
-from schemarouter.errors import SchemaRouterError, closest
+from schemarouter.errors import SchemaRouterError
 
 DrawsPerCell: TypeAlias = Literal["n", "n-1"]
 Counts: TypeAlias = npt.NDArray[np.uint8]
@@ -73,21 +73,6 @@ class Design:
     def cell_index(self) -> Integers:
         """Position of each task's cell; (n_tasks,) int64."""
         return np.repeat(np.arange(len(self.cells), dtype=np.int64), self.sizes)
-
-    def align(self, sums: Mapping[str, int]) -> Integers:
-        """Put one integer a task into column order; (n_tasks,) int64.
-
-        Raises `DesignError` where a task of the design has no sum or a sum has no task: nothing is ever left out.
-        """
-        missing = sorted(set(self.tasks) - set(sums))
-        strange = sorted(set(sums) - set(self.tasks))
-        if missing or strange:
-            hint = closest(strange[0], missing) if missing and strange else ""
-            raise DesignError(
-                f"sums do not match the design's {len(self.tasks)} tasks: without a sum {missing or 'none'}, "
-                f"not in the design {strange or 'none'}.{hint}"
-            )
-        return _integers("sums", [sums[task] for task in self.tasks])
 
 
 def locked_counts(cells: Mapping[str, str], rules: StatisticsRules) -> tuple[Design, Counts]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pydantic import ConfigDict, with_config
 from scipy import special
 
-from gates.bootstrap import Counts, DesignError, Floats, Integers, ratio_draws
+from gates.bootstrap import DesignError, Floats, Integers
 
 PERCENTILE = "percentile"
 RAO_WU = "rao-wu percentile"
@@ -84,58 +84,22 @@ def difference(
     return percentile(a - b, level, method=method)
 
 
-def rate_interval(
-    numerator: Integers,
-    denominator: Integers,
-    counts: Counts,
-    level: float = 0.95,
-    *,
-    factors: Integers | None = None,
-    method: str = PERCENTILE,
-) -> Interval:
-    """Take the percentile interval of a rate, or the exact binomial bound where that has no width.
-
-    `numerator`, `denominator`: (n_tasks,) int64 with 0 <= numerator <= denominator; `counts` and `factors` as in
-    `gates.bootstrap.ratio_draws`. Draws that are all equal (all pass, or none) show nothing of the sampling error, so
-    the Clopper-Pearson interval stands in, one trial for each task with a denominator; `method` and `note` say so.
-    """
-    _require_rate(numerator, denominator)
-    draws = ratio_draws(numerator, denominator, counts, factors=factors)
-    return rate_percentile(draws, numerator, denominator, level, method=method)
-
-
 def rate_percentile(
     draws: Floats, numerator: Integers, denominator: Integers, level: float = 0.95, *, method: str = PERCENTILE
 ) -> Interval:
-    """As `rate_interval`, from draws already made: (iterations,) floats of `ratio_draws` for this very rate."""
+    """Take the percentile interval of a rate, or the exact binomial bound where that has no width.
+
+    `draws`: (iterations,) floats, those of `gates.bootstrap.ratio_draws` for this very rate; `numerator`, `denominator`:
+    (n_tasks,) int64 with 0 <= numerator <= denominator. Draws that are all equal (all pass, or none) show nothing of the
+    sampling error, so the Clopper-Pearson interval stands in, one trial for each task with a denominator; `method` and
+    `note` say so. Raises `DesignError` where numerator and denominator are no rate.
+    """
     _require_rate(numerator, denominator)
     interval = percentile(draws, level, method=method)
     if interval.width != 0.0:
         return interval
     exact = _exact_at_tasks(numerator, denominator, level, f"the {method} interval has no width")
     return replace(exact, undefined_draws=interval.undefined_draws, iterations=interval.iterations)
-
-
-def rate_difference_interval(
-    a: tuple[Integers, Integers],
-    b: tuple[Integers, Integers],
-    counts: Counts,
-    level: float = 0.95,
-    *,
-    factors: Integers | None = None,
-    method: str = PERCENTILE,
-) -> Interval:
-    """Take the paired percentile interval of rate A - rate B, or an exact binomial bound where that has no width.
-
-    `a`, `b`: (numerator, denominator), (n_tasks,) int64 each. Without width every task tells the same difference d.
-    The share of tasks that would tell another is at most u, the Clopper-Pearson bound for 0 of the tasks that have
-    both denominators, and a difference lies within [-1, 1], so [d - u(1 + d), d + u(1 - d)] stands in: each side by
-    its own bound, together by Bonferroni. Exact for tasks of equal weight, as in task pass.
-    """
-    _require_rate(*a)
-    _require_rate(*b)
-    draws = [ratio_draws(*side, counts, factors=factors) for side in (a, b)]
-    return rate_difference_percentile(draws[0], draws[1], a, b, level, method=method)
 
 
 def rate_difference_percentile(
@@ -147,7 +111,15 @@ def rate_difference_percentile(
     *,
     method: str = PERCENTILE,
 ) -> Interval:
-    """As `rate_difference_interval`, from draws already made: (iterations,) floats each, of `ratio_draws` for `a` and `b`."""
+    """Take the paired percentile interval of rate A - rate B, or an exact binomial bound where that has no width.
+
+    `draws_a`, `draws_b`: (iterations,) floats each, those of `gates.bootstrap.ratio_draws` for `a` and `b` and one counts
+    matrix; `a`, `b`: (numerator, denominator), (n_tasks,) int64 each. Without width every task tells the same difference d.
+    The share of tasks that would tell another is at most u, the Clopper-Pearson bound for 0 of the tasks that have
+    both denominators, and a difference lies within [-1, 1], so [d - u(1 + d), d + u(1 - d)] stands in: each side by
+    its own bound, together by Bonferroni. Exact for tasks of equal weight, as in task pass. Raises `DesignError` where
+    `a` or `b` is no rate.
+    """
     _require_rate(*a)
     _require_rate(*b)
     interval = difference(draws_a, draws_b, level, method=method)

@@ -115,7 +115,6 @@ class Timeline:
     executions: list[Execution] = field(default_factory=list)
     exposures: list[Exposed] = field(default_factory=list)
     candidates: frozenset[str] = frozenset()
-    asks: int = 0
     steps_completed: tuple[str, ...] = ()
     next_at_end: str | None = None
     incomplete: bool = True
@@ -215,7 +214,6 @@ class Replay:
         if not self._to_act:
             yield "an ask outside a model turn"
         self._to_act = False
-        self.timeline.asks += 1
         self._asks_in_vain += 1
         self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
         self._arm.after_ask()

@@ -33,9 +33,6 @@ class Latest(Generic[Value]):
         self._limit = limit
         self._known: OrderedDict[str, Value] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def get(self, text: str) -> Value:
         """What `make` gives for a text."""
         if text not in self._known:

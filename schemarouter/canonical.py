@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -109,8 +108,3 @@ def sha256_hex(data: bytes) -> str:
 def fingerprint(value: Any) -> str:
     """Return the SHA-256 of the canonical JSON of `value`."""
     return sha256_hex(canonical_json(value))
-
-
-def combine(parts: Mapping[str, str]) -> str:
-    """Return one fingerprint of several named ones; their order does not matter."""
-    return fingerprint(dict(parts))

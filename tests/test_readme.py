@@ -60,11 +60,6 @@ def test_the_condition_runs_in_a_loop_of_ones_own() -> None:
     assert names["condition"].state.stable_observed_identifiers == ("RF-1",)
 
 
-def test_the_loop_is_ten_lines() -> None:
-    loop = PYTHON[0].split("\n\n", 1)[1]
-    assert len([line for line in loop.splitlines() if line.strip()]) <= 10
-
-
 def test_a_retriever_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("shortest")
     exec(compile(PYTHON[1], "README.md", "exec"), module.__dict__)

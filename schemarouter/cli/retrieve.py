@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,7 @@ def retrieve(
         if reason:
             raise InvalidRunError(f"this is a frozen task's request, or holds or is a part of one, and {reason}")
     protocol = load_protocol("development")
-    spec = registry.resolve(retriever or protocol.retriever)
+    spec = registry.resolve(protocol.retriever if retriever is None else retriever)
     size = min(protocol.catalogs) if catalog is None else catalog
     if size not in protocol.catalogs:
         raise UsageError(unknown("catalog size", str(size), map(str, protocol.catalogs)))
@@ -55,8 +56,8 @@ def retrieve(
     asked = query if state is None else current.retrieval_query()
     ranking = registry.build_retriever(spec, entries).rank(asked, k=k or protocol.conditions.top_k)
     if as_json:
-        told = {"size": size, "view": catalog_view.value, "fingerprint": entries.fingerprint}
-        print_json({"retriever": str(spec), "catalog": told, **_told(ranking, explain)})
+        source = {"size": size, "view": catalog_view.value, "fingerprint": entries.fingerprint}
+        print_json({"retriever": str(spec), "catalog": source, **_as_json(ranking, explain)})
         return
     for position, (item, score) in enumerate(ranking.items, start=1):
         typer.echo(f"{position:>3}  {score:<10.6g} {item:<36} {entries[item].description}")
@@ -64,18 +65,22 @@ def retrieve(
             typer.echo(_explained(ranking.parts.get(item, {})))
     if explain and not ranking.parts:
         typer.echo("this retriever does not explain its scores", err=True)
+    if explain and ranking.usage:
+        used = ranking.usage
+        typer.echo(f"used {used.model_tokens} model tokens in {used.calls} calls, {used.cost:.6f} USD", err=True)
     for stage in ranking.stages:
         if stage.note:
             typer.echo(f"{stage.name}: {stage.note}", err=True)
 
 
-def _told(ranking: Ranking, explain: bool) -> dict[str, Any]:
+def _as_json(ranking: Ranking, explain: bool) -> dict[str, Any]:
     return {
         "candidates": [
             {"id": item, "score": score, **({"parts": dict(ranking.parts.get(item, {}))} if explain else {})}
             for item, score in ranking.items
         ],
         "stages": [{"name": s.name, "kept": s.kept, "note": s.note} for s in ranking.stages],
+        **({"usage": asdict(ranking.usage)} if ranking.usage else {}),
     }
 
 

@@ -31,16 +31,36 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What a ranking cost with those who run a model: tokens and calls that are charged for, and `cost` in US dollars.
+
+    A function of the query, as the ranking is. An encoder on this machine is charged by nobody, and often not asked, since
+    vectors are kept: it uses nothing.
+    """
+
+    model_tokens: int = 0
+    calls: int = 0
+    cost: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self != Usage()
+
+    def __add__(self, other: Usage) -> Usage:
+        """What both used."""
+        return Usage(self.model_tokens + other.model_tokens, self.calls + other.calls, self.cost + other.cost)
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Ids with scores, best first: score descending, then id ascending.
 
-    `stages` says how it came about, and in a stage's note why nothing was returned. `parts` holds, per id, what each kind of
-    evidence gave to its score, where a retriever explains itself.
+    `stages` says how it came about, and in a stage's note why nothing was returned; `usage` what it cost. `parts` holds, per
+    id, what each kind of evidence gave to its score, where a retriever explains itself.
     """
 
     items: tuple[tuple[str, float], ...]
     stages: tuple[Stage, ...] = ()
-    model_tokens: int = 0
+    usage: Usage = Usage()
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property

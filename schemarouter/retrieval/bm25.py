@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +39,6 @@ _LEAST_SCORE = math.ulp(0.0)
 # Up to so many scores a plain selection is quickest; beyond, a lower bound of the k-th highest score comes first.
 _SMALL = 4096
 _SAMPLED = 16
-_BLOCK_SCORES = 2**14
 _NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
 Floats = NDArray[np.float64]
@@ -81,13 +80,6 @@ class BM25Index:
         """Scores of all documents, shape (size,), float64."""
         return self._sum(*self._lists(tokens))
 
-    def scores_many(self, queries: Sequence[Sequence[str]]) -> Floats:
-        """Scores of all documents for each query, shape (len(queries), size), float64; to the bit those of `scores`."""
-        scores = np.empty((len(queries), self.size))
-        for start, stop in self._blocks(len(queries)):
-            scores[start:stop] = self._block(queries[start:stop])
-        return scores
-
     def top_k(self, tokens: Sequence[str], k: int) -> Best:
         """The best `k` of the documents that share a term with the query; ties in the order of the documents."""
         documents, weights = self._lists(tokens)
@@ -99,15 +91,6 @@ class BM25Index:
         least = kth_highest(some, k) if 0 < k <= some.size else 0.0
         chosen = _best(scores, k, max(least, _LEAST_SCORE))
         return chosen, scores[chosen]
-
-    def top_k_many(self, queries: Sequence[Sequence[str]], k: int) -> list[Best]:
-        """What `top_k` gives for each query, to the bit."""
-        if self.size > _SMALL or k <= 0:
-            return [self.top_k(tokens, k) for tokens in queries]
-        best: list[Best] = []
-        for start, stop in self._blocks(len(queries)):
-            best += _best_of_rows(self._block(queries[start:stop]), k)
-        return best
 
     def _lists(self, tokens: Sequence[str]) -> tuple[list[NDArray[np.int32]], list[Floats]]:
         """Documents and weights of each known term of a query, in the order in which the terms first stand there."""
@@ -125,52 +108,19 @@ class BM25Index:
         if not documents:
             return np.zeros(self.size)
         if self.size <= _SMALL:
-            return _weighed(np.concatenate(documents), np.concatenate(weights), self.size)
+            # Its stub knows the counts alone, which are whole numbers.
+            return cast(Floats, np.bincount(np.concatenate(documents), np.concatenate(weights), self.size))
         # The same sum without copies of long lists.
         scores = np.zeros(self.size)
         for doc_ids, gains in zip(documents, weights, strict=True):
             np.add.at(scores, doc_ids, gains)
         return scores
 
-    def _blocks(self, queries: int) -> Iterator[tuple[int, int]]:
-        """First and last place of so many queries that their scores stay in the processor's cache."""
-        step = max(_BLOCK_SCORES // max(self.size, 1), 1)
-        return ((start, min(start + step, queries)) for start in range(0, queries, step))
-
-    def _block(self, queries: Sequence[Sequence[str]]) -> Floats:
-        """Scores of a few queries at once, shape (len(queries), size)."""
-        if self.size > _SMALL:
-            return np.stack([self.scores(tokens) for tokens in queries])
-        found = [
-            (number, count, place)
-            for place, tokens in enumerate(queries)
-            for term, count in _counted(tokens).items()
-            if (number := self.vocabulary.get(term)) is not None
-        ]
-        if not found:
-            return np.zeros((len(queries), self.size))
-        numbers, counts, places = np.array(found, dtype=np.int64).T
-        lengths = self.starts[numbers + 1] - self.starts[numbers]
-        postings = np.repeat(self.starts[numbers] - (np.cumsum(lengths) - lengths), lengths)
-        postings += np.arange(len(postings))
-        weights = self.weights[postings]
-        if counts.max() > 1:
-            weights *= np.repeat(counts, lengths)
-        cells = np.repeat(places * self.size, lengths)
-        cells += self.doc_ids[postings]
-        return _weighed(cells, weights, len(queries) * self.size).reshape(len(queries), self.size)
-
 
 def _counted(tokens: Sequence[str]) -> Mapping[str, int]:
     """How often each token stands in a query, in the order in which they first do."""
     once = dict.fromkeys(tokens, 1)
     return once if len(once) == len(tokens) else Counter(tokens)
-
-
-def _weighed(cells: NDArray[np.integer[Any]], weights: Floats, size: int) -> Floats:
-    """Per cell the sum of its weights, shape (size,), added one after the other."""
-    # Its stub knows the counts alone, which are whole numbers.
-    return cast(Floats, np.bincount(cells, weights, size))
 
 
 def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> Floats:
@@ -236,21 +186,6 @@ def _best(scores: Floats, k: int, least: float) -> NDArray[np.int64]:
         candidates, values = candidates[within], values[within]
     order: NDArray[np.int64] = (-values).argsort(kind="stable")[:k]
     return candidates[order]
-
-
-def _best_of_rows(scores: Floats, k: int) -> list[Best]:
-    """Per row the positions and values of the `k` highest scores above 0, ties by position."""
-    least = np.full(len(scores), _LEAST_SCORE)
-    size = scores.shape[1]
-    if k < size:
-        np.maximum(least, np.partition(scores, size - k, axis=1)[:, size - k], out=least)
-    rows, positions = (scores >= least[:, None]).nonzero()
-    values = scores[rows, positions]
-    order = np.lexsort((-values, rows))
-    positions, values = positions[order], values[order]
-    starts = np.searchsorted(rows, np.arange(len(scores) + 1)).tolist()
-    cuts = [slice(start, min(start + k, stop)) for start, stop in pairwise(starts)]
-    return [(positions[cut], values[cut]) for cut in cuts]
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> BM25:

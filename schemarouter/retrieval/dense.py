@@ -85,12 +85,11 @@ class Dense:
         if not query.strip() or not self._ids:
             why = "the query is empty" if self._ids else "there are no entries"
             return Ranking((), (Stage("dense", 0, why),))
-        asked = self._queries.get(query)
-        chosen, scores = self._search.search(asked.vector, k)
+        chosen, scores = self._search.search(self._queries.get(query), k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
         notes = (silence(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
         note = "; ".join(filter(None, notes))
-        return Ranking(items, (Stage("dense", len(items), note),), asked.tokens)
+        return Ranking(items, (Stage("dense", len(items), note),))
 
 
 def data_identity(values: dict[str, int | float | str]) -> str:

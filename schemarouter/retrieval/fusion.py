@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, ordered, silence
+from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, Usage, ordered, silence
 from schemarouter.retrieval.spec import Declaration, Option
 
 # Beyond it the ranks of an entry hardly weigh; an integer without bounds cannot be turned into a float.
@@ -42,11 +42,11 @@ class ReciprocalRankFusion:
         stages: list[Stage] = []
         parts: dict[str, dict[str, float]] = {}
         keys: list[str] = []
-        tokens = 0
+        usage = Usage()
         for nested, retriever in enumerate(self._retrievers, start=1):
             ranking = retriever.rank(query, k=self._depth)
             stages += ranking.stages
-            tokens += ranking.model_tokens
+            usage += ranking.usage
             keys.append(_key(ranking, nested, keys))
             for position, (entry_id, _) in enumerate(ranking.items, start=1):
                 gain = 1.0 / (self._k + position)
@@ -55,7 +55,7 @@ class ReciprocalRankFusion:
         items = ordered(scores.items(), k)
         note = silence(items, k, self._depth, "no nested retriever returned anything")
         chosen = {entry_id: parts[entry_id] for entry_id, _ in items}
-        return Ranking(items, (*stages, Stage("rrf", len(items), note)), tokens, chosen)
+        return Ranking(items, (*stages, Stage("rrf", len(items), note)), usage, chosen)
 
 
 def build(

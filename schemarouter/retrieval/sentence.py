@@ -250,10 +250,6 @@ class SentenceEncoder:
         """Return unit vectors of queries, shape (len(texts), dimensions), float64."""
         return self._encode(texts, self.prompts.query)
 
-    def count_tokens(self, text: str) -> int:
-        """How many tokens the model reads of a query, its prompt and the special ones among them."""
-        return self._length(text, self.prompts.query) - self.cut(text, query=True)
-
     def cut(self, text: str, *, query: bool) -> int:
         """How many tokens of a query or of a passage, its prompt before it, are beyond the limit and not read."""
         length = self._length(text, self.prompts.query if query else self.prompts.passage)

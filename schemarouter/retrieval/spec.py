@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from schemarouter.canonical import fingerprint
 from schemarouter.errors import UsageError, unknown
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -56,11 +55,6 @@ class Spec:
         parts = [str(item) for item in self.nested]
         parts += [f"{key}={_write(value)}" for key, value in self.arguments.items()]
         return f"{self.name}({','.join(parts)})" if parts else self.name
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the spec string."""
-        return fingerprint(str(self))
 
 
 def _write(value: str | Spec) -> str:

@@ -124,7 +124,7 @@ class Typed:
         parts = self._parts(chosen, own, gains, log_odds, phase)
         unread = (self._relevance.unread, self._read.get(request).unread)
         note = "; ".join(filter(None, (silence(items, k, len(self.ids)), *unread)))
-        return Ranking(items, (Stage("typed", len(items), note),), self._tokens(request, state), parts)
+        return Ranking(items, (Stage("typed", len(items), note),), parts=parts)
 
     def evidence(self, request: str, state: ExecutionState) -> tuple[Floats, Floats, int]:
         """The figures of every entry: `relevance.FEATURES`, `flow.FEATURES`, and the phase of the state."""
@@ -138,10 +138,6 @@ class Typed:
     def figures(self, request: str, state: ExecutionState, log_odds: Floats) -> Floats:
         """`flow.FEATURES` of every entry for given relevances (logarithms of odds, 0 for the best)."""
         return self._flow.features(state, self._read.get(request), History.of(state, self.contracts), log_odds)
-
-    def _tokens(self, request: str, state: ExecutionState) -> int:
-        """What the encoder read: the request and its clauses when a task opens, nothing afterwards."""
-        return 0 if state.executed_registered_route_ids else self._read.get(request).tokens
 
     def _parts(
         self, chosen: NDArray[np.int64], own: Floats, gains: Floats, log_odds: Floats, phase: int

@@ -165,10 +165,6 @@ class UseM3:
         """Vectors by text, since nested catalogs share the texts of their entries."""
         return Bounded(_KEPT)
 
-    def count_tokens(self, text: str) -> int:
-        """How many pieces the encoder reads of a text; nothing is ever cut."""
-        return len(self._pieces(text))
-
     def _pieces(self, text: str) -> list[int]:
         clean = text.encode("utf-8", "replace").decode()
         return list(self._tokenizer.encode(clean, out_type=int, add_bos=True, add_eos=True))

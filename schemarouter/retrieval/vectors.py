@@ -11,10 +11,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import io
-import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -26,7 +24,6 @@ from schemarouter.caches import Latest
 from schemarouter.canonical import fingerprint, sha256_hex
 from schemarouter.disk_cache import DIGEST_BYTES, Kept, cache_folder, read_regular, replace_whole
 
-_COUNT = struct.Struct("<q")
 _LARGEST_BYTES = 2**32
 
 
@@ -42,9 +39,6 @@ class Encoder(Protocol):
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return unit vectors, shape (len(texts), dimensions)."""
-
-    def count_tokens(self, text: str) -> int:
-        """How many tokens the encoder reads of a query."""
 
 
 @runtime_checkable
@@ -141,28 +135,20 @@ def _npy(vectors: NDArray[np.float32]) -> bytes:
     return buffer.getvalue()
 
 
-@dataclass(frozen=True, slots=True)
-class QueryVector:
-    """The unit vector of a query, shape (dimensions,), float64, and how many tokens the encoder reads of it."""
-
-    vector: NDArray[np.float64]
-    tokens: int
-
-
 class QueryVectors:
-    """The vectors of queries and their token counts: the latest in memory, many on disk, so that a known text needs no model."""
+    """The unit vectors of queries: the latest in memory, many on disk, so that a known text needs no model."""
 
     def __init__(self, encoder: Encoder, *, limit: int = 4096, folder: Path | None = None) -> None:
         self.encoder = encoder
         self._folder = folder
-        self._known: Latest[QueryVector] = Latest(self._made, limit)
+        self._known: Latest[NDArray[np.float64]] = Latest(self._made, limit)
 
-    def get(self, text: str) -> QueryVector:
-        """The vector of a text and its count."""
+    def get(self, text: str) -> NDArray[np.float64]:
+        """The vector of a text, shape (dimensions,)."""
         return self._known.get(text)
 
-    def get_all(self, texts: Sequence[str]) -> list[QueryVector]:
-        """The same of each of several texts; those that are new are encoded together."""
+    def get_all(self, texts: Sequence[str]) -> list[NDArray[np.float64]]:
+        """The vectors of several texts; those that are new are encoded together."""
         found = {text: self._known.get(text) for text in texts if text in self._known}
         new = [text for text in dict.fromkeys(texts) if text not in found]
         for text, value in zip(new, self._stored_or_encoded(new), strict=True):
@@ -173,16 +159,16 @@ class QueryVectors:
     @cached_property
     def _kept(self) -> Kept:
         encoder = self.encoder
-        size = _COUNT.size + encoder.dimensions * np.dtype(np.float64).itemsize
+        size = encoder.dimensions * np.dtype(np.float64).itemsize
         return Kept("queries", _kept_as(encoder), size, folder=self._folder)
 
-    def _made(self, text: str) -> QueryVector:
+    def _made(self, text: str) -> NDArray[np.float64]:
         return self._stored_or_encoded([text])[0]
 
-    def _stored_or_encoded(self, texts: Sequence[str]) -> list[QueryVector]:
+    def _stored_or_encoded(self, texts: Sequence[str]) -> list[NDArray[np.float64]]:
         values = {text: value for text in texts if (value := self._kept.get(text)) is not None}
         values |= self._encoded([text for text in texts if text not in values])
-        return [_unpacked(values[text]) for text in texts]
+        return [np.frombuffer(values[text], dtype="<f8") for text in texts]
 
     def _encoded(self, texts: Sequence[str]) -> dict[str, bytes]:
         """What is kept of each text, encoded together."""
@@ -192,11 +178,6 @@ class QueryVectors:
         encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
         made = {}
         for text, vector in zip(texts, encode(texts), strict=True):
-            made[text] = _COUNT.pack(encoder.count_tokens(text)) + vector.astype("<f8").tobytes()
+            made[text] = vector.astype("<f8").tobytes()
             self._kept.put(text, made[text])
         return made
-
-
-def _unpacked(value: bytes) -> QueryVector:
-    (tokens,) = _COUNT.unpack_from(value)
-    return QueryVector(np.frombuffer(value, dtype="<f8", offset=_COUNT.size), tokens)

@@ -14,10 +14,10 @@ from schemarouter.agents.base import (
     TASK_INCOMPLETE,
     SeenValue,
     SeenValues,
+    View,
     arguments_from,
     fits,
 )
-from schemarouter.agents.reference import Reference
 from schemarouter.agents.registry import prepared, resolve
 from schemarouter.catalog import Contract, Parameter, matches_type
 from schemarouter.retrieval.spec import SpecError
@@ -112,12 +112,14 @@ def test_the_system_prompt_says_how_to_ask_and_what_the_answer_means() -> None:
     assert f"answer exactly {REQUEST_MORE_TOOLS}" in SYSTEM_PROMPT and TASK_INCOMPLETE in SYSTEM_PROMPT
 
 
-@pytest.mark.parametrize(("spec", "full"), [("reference", "true"), ("reference(probe=false)", "false")])
-def test_the_spec_of_an_agent_resolves_to_its_identity_and_builds_it(spec: str, full: str) -> None:
+@pytest.mark.parametrize(
+    ("spec", "full", "does"), [("reference", "true", "call"), ("reference(probe=false)", "false", "stop")]
+)
+def test_the_spec_of_an_agent_resolves_to_its_identity_and_builds_it(spec: str, full: str, does: str) -> None:
     assert str(resolve(spec)) == f"reference(probe={full})"
     environment = Environment(CHAIN.key, CATALOG, seed_text="x")
     agent = prepared(spec)(PlanGuide(environment.progress, CATALOG))
-    assert isinstance(agent, Reference) and agent._probe is (full == "true")
+    assert agent.act(View("q", ("misc.look_03",), False, True, (), CATALOG)).kind == does
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def test_all_mistakes_of_all_capabilities_of_all_files_are_told_at_once_with_the
         "#2.operation: ",
         "#2.effect: ",
         "lab.json: weigh.outputs.0: ",
-        "torn.json: not JSON",
+        "torn.json: half-written or not JSON",
         "list.json: file: ",
         "folder.json: cannot be read",
     ):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from conditions.running.plan import Unit
+from conditions.running.plan import Unit, make_plan
 from conditions.running.provenance import clean_commit
 from conditions.running.runner import Runner
 from preregistration import protocol
@@ -27,7 +29,7 @@ SMALL = ("--limit", "1", "--display", "none")
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A frozen surface of toy tasks with a lock folder of its own; returns the fingerprints that are here now."""
     here = dict(HERE)
     for name in protocol.FILES.values():
@@ -39,10 +41,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, s
         monkeypatch.setattr(f"{module}.clean_commit", lambda: "c0ffee")
     monkeypatch.setattr(locking, "AUDIT", "README.md")
     monkeypatch.setattr("surface.loader.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
-    yield here
-    # What counts as frozen was read from the toy tasks, and other tests run those as tasks of development.
-    loader.frozen_queries.cache_clear()
-    loader.asks_frozen.cache_clear()
+    return here
 
 
 def lock() -> Lock:
@@ -218,3 +217,20 @@ def test_a_released_surface_is_not_run_when_anything_differs_from_its_lock(toy: 
     told = inside("run", "--surface", "frozen", "--out", tmp_path / "out", "--exploratory", *SMALL)
     refused(told, 3, "surface: locked", "here other")
     assert not (tmp_path / "out").exists()
+
+
+def test_timing_tells_the_seconds_of_each_condition_and_keeps_nothing(
+    toy: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(step=0.5)
+    monkeypatch.setattr("conditions.running.grid_timing.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("preregistration.protocol.load_protocol", lambda surface: toy_protocol())
+    monkeypatch.setattr("surface.loader.load_catalogs", lambda sizes: CATALOGS)
+    monkeypatch.setattr("surface.loader.frozen_queries", frozenset)
+    plan = make_plan(toy_protocol(), SURFACE)
+    each = 0.5 * len(plan.units) / len(plan.conditions)
+    told = inside("lock", "timing", "--surface", "frozen")
+    assert (told.code, told.err) == (0, "")
+    lines = [f"{name}: {each:.2f} s" for name in plan.conditions]
+    assert told.out.splitlines() == [*lines, f"{len(plan.units)} episodes"]
+    assert {path.name for path in protocol.FOLDER.iterdir()} == set(protocol.FILES.values())

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemarouter.retrieval import registry
+from schemarouter.retrieval.base import Ranking, Usage
 from schemarouter.retrieval.registry import build_retriever, resolve
 from schemarouter.state import FIELDS, ExecutionState
 from schemarouter.state.leakage import FORBIDDEN
@@ -47,6 +50,17 @@ def test_retrieve_prints_what_the_retriever_ranks() -> None:
     assert [(c["id"], c["score"]) for c in parsed["candidates"]] == [*ranking.items]
     assert parsed["retriever"] == str(resolve("bm25"))
     assert parsed["catalog"] == {"size": 100, "view": "full", "fingerprint": catalog.fingerprint}
+
+
+def test_what_a_ranking_used_is_told_where_it_used_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = Ranking((("cmms.create_work_order", 1.0),), usage=Usage(model_tokens=120, calls=2, cost=0.0125))
+    fixed = SimpleNamespace(rank=lambda query, *, k: used)
+    assert "usage" not in inside("retrieve", QUERY, *BM25, "--json").json
+    assert "used" not in inside("retrieve", QUERY, *BM25, "--explain").err
+    monkeypatch.setattr(registry, "build_retriever", lambda spec, entries: fixed)
+    assert inside("retrieve", QUERY, "--json").json["usage"] == {"model_tokens": 120, "calls": 2, "cost": 0.0125}
+    assert "used 120 model tokens in 2 calls, 0.012500 USD" in inside("retrieve", QUERY, "--explain").err
+    assert "used" not in inside("retrieve", QUERY).err
 
 
 @pytest.mark.parametrize("k", [1, 3, 50])

@@ -16,11 +16,13 @@ from gates.aggregate import CompleteRun, EpisodesCounted
 from gates.criteria import Criteria
 from gates.episode_table import EpisodeRow
 from gates.gate import judge
-from gates.measures import EpisodeCounts
-from gates.statistics import Statistics
+from gates.intervals import Interval
+from gates.measures import EpisodeCounts, Measure
+from gates.statistics import Drawn, Statistics
 from gates.verdict import Criterion, Verdict
+from schemarouter.agents import reference
 from tests.strategies import LAWS
-from tests.toys import SR, complete_run, toy_protocol
+from tests.toys import SR, changed, complete_run, toy_protocol
 
 STATIC, PROGRESSIVE, AWARE = SR
 PROTOCOL = toy_protocol(20)
@@ -245,6 +247,34 @@ def test_each_criterion_shows_its_intervals_and_whether_they_alone_would_support
     assert not any(found[5].supported_by.values()), "all of 10 tasks do not prove 100 %"
 
 
+class Fixed(Statistics):
+    """Every interval is the one that is given."""
+
+    interval: Interval
+
+    def intervals(self, it: Drawn, item: Measure) -> dict[str, Interval]:
+        return {"fixed": self.interval}
+
+    def differences(self, a: Drawn, b: Drawn, item: Measure) -> dict[str, Interval]:
+        return {"fixed": self.interval}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "supported"),
+    [
+        (-0.0201, 0.5, set()), (-0.02, 0.5, {1}), (0.0, 0.5, {1}), (1e-9, 0.5, {1, 3}), (0.9699, 1.0, {1, 3}),
+        (0.97, 1.0, {1, 2, 3}), (1.0, 1.0, {1, 2, 3, 6}), (-0.5, 0.0, set()), (-0.5, -1e-9, {4}), (None, None, set()),
+    ],
+)  # fmt: skip
+def test_an_interval_supports_a_criterion_where_all_of_it_holds(
+    low: float | None, high: float | None, supported: set[int]
+) -> None:
+    statistics = Fixed(CELLS, PROTOCOL.statistics)
+    statistics.interval = Interval(low, high, "fixed")
+    found = Criteria(result_of(rows_of(GOOD)), PROTOCOL, statistics).all()
+    assert {item.number for item in found if item.supported_by.get("fixed")} == supported
+
+
 def test_the_order_of_rows_changes_nothing() -> None:
     rows = rows_of(GOOD)
     one, other = judge(result_of(rows), PROTOCOL), judge(result_of(rows[::-1]), PROTOCOL)
@@ -276,6 +306,13 @@ def test_slices_add_up_to_the_whole_by_catalog_language_and_stratum() -> None:
             assert sum(item.denominator for item in told) == 20
 
 
+def test_a_slice_holds_the_episodes_of_its_group_and_no_others() -> None:
+    english = [row.task for row in rows_of(GOOD) if CELLS[row.task].endswith("/en")]
+    rows = [EpisodeRow(task, size, AWARE, figures(passed=int(task in english))) for size in SIZES for task in TASKS]
+    slices = judge(result_of(rows), PROTOCOL).slices["language"]
+    assert {name: group[AWARE]["task_pass"].value for name, group in slices.items()} == {"en": 1.0, "ko": 0.0}
+
+
 def test_tokens_over_episodes_that_both_conditions_pass_are_noted() -> None:
     rows = [
         EpisodeRow("t00", 12, AWARE, figures(passed=1, schema_tokens=10)),
@@ -291,8 +328,10 @@ def test_tokens_over_episodes_that_both_conditions_pass_are_noted() -> None:
 
 def test_attempts_that_ended_by_an_infrastructure_failure_are_noted() -> None:
     result = result_of(rows_of({AWARE: {"passed": 0}}))
-    notes = judge(replace(result, infrastructure_attempts=3), PROTOCOL).notes
-    assert any("3 attempts ended by infrastructure failures" in note for note in notes)
+    for attempts in (1, 3):
+        [note] = judge(replace(result, infrastructure_attempts=attempts), PROTOCOL).notes
+        assert f"{attempts} attempts ended by infrastructure failures" in note
+    assert judge(result, PROTOCOL).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -310,3 +349,13 @@ def test_a_verdict_names_what_it_rests_on_and_what_it_measures() -> None:
     assert told.provenance.episodes == EpisodesCounted(counted=60, expected=60)
     assert told.provenance.counts_sha256 == STATISTICS.fingerprint
     assert "not a language model" in told.provenance.agent_note and told.stamp == "EXPLORATORY"
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"), [("reference(probe=false)", reference.DECLARATION.summary), ("mine(x=1)", "unknown here")]
+)
+def test_the_note_says_of_the_agent_what_it_says_of_itself(agent: str, said: str) -> None:
+    result = result_of(rows_of(GOOD))
+    header = changed(result.header, identities=changed(result.header.identities, agent=agent))
+    note = judge(replace(result, header=header), PROTOCOL).provenance.agent_note
+    assert f"The agent, {agent}, {said}." in note

@@ -22,8 +22,8 @@ from gates.intervals import (
     difference,
     logit_t,
     percentile,
-    rate_difference_interval,
-    rate_interval,
+    rate_difference_percentile,
+    rate_percentile,
 )
 from gates.measures import BY_NAME, EpisodeCounts, Measure
 from gates.statistics import Statistics
@@ -96,29 +96,27 @@ class Plain:
 
     def measure(self, rows: Sequence[EpisodeRow], item: Measure) -> dict[str, Interval]:
         pair = self.sums(rows, item)
+        plain, fewer = self.draws(pair, self.counts, None), self.draws(pair, self.fewer, self.factors)
         if not item.rate:
-            return {
-                "percentile": percentile(self.draws(pair, self.counts, None)),
-                "rao_wu": percentile(self.draws(pair, self.fewer, self.factors), method=RAO_WU),
-            }
+            return {"percentile": percentile(plain), "rao_wu": percentile(fewer, method=RAO_WU)}
         return {
-            "percentile": rate_interval(*pair, self.counts),
-            "rao_wu": rate_interval(*pair, self.fewer, factors=self.factors, method=RAO_WU),
+            "percentile": rate_percentile(plain, *pair),
+            "rao_wu": rate_percentile(fewer, *pair, method=RAO_WU),
             "logit_t": logit_t(*pair, self.design.cell_index),
         }
 
     def difference(self, item: Measure) -> dict[str, Interval]:
         a, b = (self.sums(self.result.select(name), item) for name in (AWARE, PROGRESSIVE))
+        plain = [self.draws(pair, self.counts, None) for pair in (a, b)]
+        fewer = [self.draws(pair, self.fewer, self.factors) for pair in (a, b)]
         if not item.rate:
-            plain = [self.draws(pair, self.counts, None) for pair in (a, b)]
-            fewer = [self.draws(pair, self.fewer, self.factors) for pair in (a, b)]
             return {
                 "percentile": difference(plain[0], plain[1]),
                 "rao_wu": difference(fewer[0], fewer[1], method=RAO_WU),
             }
         return {
-            "percentile": rate_difference_interval(a, b, self.counts),
-            "rao_wu": rate_difference_interval(a, b, self.fewer, factors=self.factors, method=RAO_WU),
+            "percentile": rate_difference_percentile(plain[0], plain[1], a, b),
+            "rao_wu": rate_difference_percentile(fewer[0], fewer[1], a, b, method=RAO_WU),
         }
 
     def slice(self, slicing: str, group: str, condition: str) -> dict[str, Any]:

@@ -161,6 +161,46 @@ def test_a_call_that_was_let_through_and_never_came_back_counts_as_run() -> None
     assert not execution.ran
 
 
+def broken_off(record: EpisodeRecord, kept: int, turn: int, steps: tuple[str, ...] = ()) -> EpisodeRecord:
+    """The record cut after so many events, and ended by the machine in a turn."""
+    return with_events(record, [*record.events[:kept], Ended(turn, "infrastructure", "MemoryError: full", steps)])
+
+
+def test_the_machine_may_fail_before_the_next_prompt_is_counted_and_not_later_or_twice() -> None:
+    after_turn, between = position(FULL, StateChanged) + 1, "ends in turn {}, the events in turn {}"
+    for turn in (1, 2):
+        replay(broken_off(FULL, after_turn, turn, ("find",)))
+    refused(broken_off(FULL, after_turn, 3, ("find",)), between.format(3, 1))
+    refused(broken_off(FULL, position(FULL, ModelTurn) + 1, 2), between.format(2, 1))
+    refused(broken_off(FULL, position(FULL, Decided) + 1, 2), between.format(2, 1))
+    refused(broken_off(FULL, after_turn - 1, 2, ("find",)), between.format(2, 1))
+
+
+@pytest.mark.parametrize(("turns", "accepted"), [(11, True), (12, False)])
+def test_no_prompt_can_have_failed_beyond_the_last_turn(turns: int, accepted: bool) -> None:
+    record = make_episode("FULL", agent=Scripted([FIND_IT] * turns)).run()
+    cut = broken_off(record, position(record, StateChanged, last=True) + 1, turns + 1, ("find",))
+    if accepted:
+        replay(cut)
+    else:
+        refused(cut, "ends in turn 13, the events in turn 12")
+
+
+def test_an_episode_without_a_turn_has_not_run_out_of_turns() -> None:
+    replay(broken_off(FULL, 1, 0))
+    refused(with_events(FULL, [FULL.events[0], Ended(0, "turn_limit", "", ())]), "'turn_limit' contradicts the events")
+
+
+def test_what_an_arm_owes_is_owed_whoever_ended_the_episode() -> None:
+    refreshed = position(AWARE, Exposed, last=True)
+    replay(broken_off(AWARE, refreshed + 1, AWARE.events[refreshed].turn, ("find", "ship")))
+    refused(broken_off(AWARE, refreshed, AWARE.events[refreshed].turn, ("find", "ship")), "refresh")
+    # Asked for tools, it widens, unless the machine fails before it does.
+    widened = position(WIDENED, Exposed, last=True)
+    replay(broken_off(WIDENED, widened, 1))
+    refused(with_events(WIDENED, [*WIDENED.events[:widened], Ended(1, "agent_stopped", "", ())]), "")
+
+
 def test_calls_are_replayed_and_not_believed() -> None:
     ran: list[str] = []
     record = make_episode("FULL").run()

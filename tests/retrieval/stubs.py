@@ -34,9 +34,6 @@ class StubEncoder:
         self.asked += texts
         return np.stack([self._vector(text) for text in texts]) if texts else np.zeros((0, self.dimensions))
 
-    def count_tokens(self, text: str) -> int:
-        return len(text)
-
     def _vector(self, text: str) -> NDArray[np.float64]:
         given = f"{self.name}/{self._identity}/{text}".encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(given).digest()[: self.dimensions]

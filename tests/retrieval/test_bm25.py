@@ -30,7 +30,7 @@ def document_frequency(corpus: list[list[str]]) -> Counter[str]:
 
 
 @LAWS
-@given(corpus=corpora, query=term_queries, k1=st.floats(0.01, 4), b=bs, epsilon=epsilons)
+@given(corpus=corpora, query=term_queries, k1=st.floats(0.01, 4), b=st.floats(0, 0.99), epsilon=epsilons)
 def test_scores_are_those_of_rank_bm25_where_the_query_has_no_common_term(
     corpus: list[list[str]], query: list[str], k1: float, b: float, epsilon: float
 ) -> None:

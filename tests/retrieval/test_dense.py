@@ -56,7 +56,6 @@ def test_scores_are_cosines_to_six_decimals(given_entries: list[Entry], query: s
         cosine = float(encoder.encode([by_id[entry_id]])[0] @ encoder.encode([query])[0])
         assert score == pytest.approx(cosine, abs=1e-6)
         assert score == round(score, 6)
-    assert ranking.model_tokens == (len(query) if given_entries else 0)
 
 
 def test_the_last_bits_of_a_kernel_do_not_reorder_ties() -> None:
@@ -124,17 +123,15 @@ def test_a_text_that_catalogs_share_is_encoded_once(encoder: UseM3, monkeypatch:
 @given(text=st.text(st.characters(exclude_categories=()), max_size=30))
 @example(text="a\ud800b")
 @example(text="\udcff")
-def test_every_text_has_a_finite_unit_vector_and_some_tokens(text: str) -> None:
+def test_every_text_has_a_finite_unit_vector(text: str) -> None:
     chosen = shared_encoder("use-m3")[0]
     vector = chosen.encode([text])
     assert vector.shape == (1, 512)
     assert float(np.sum(vector * vector)) == pytest.approx(1.0)
-    assert chosen.count_tokens(text) >= 2
 
 
 def test_no_texts_give_no_vectors_and_nothing_is_ever_cut(encoder: UseM3) -> None:
     assert encoder.encode([]).shape == (0, 512)
-    assert encoder.count_tokens("word " * 2000) >= 2000
     long = "word " * 2000
     assert not np.array_equal(encoder.encode([long]), encoder.encode([long + "invoice"]))
 

@@ -10,38 +10,44 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemarouter.errors import SchemaRouterError
-from schemarouter.retrieval.base import Entry, Ranking, Stage
+from schemarouter.retrieval.base import Entry, Ranking, Stage, Usage
 from schemarouter.retrieval.fusion import ReciprocalRankFusion
 from schemarouter.retrieval.registry import build_retriever
 from tests.strategies import LAWS
 
 ENTRIES = [Entry("a", "lease lease mass"), Entry("b", "lease invoice"), Entry("c", "mass load"), Entry("d", "sensor")]
+NOTHING = Usage()
 orders = st.lists(st.sampled_from("abcdef"), unique=True)
 
 
 class Fixed:
     """Always the same order."""
 
-    def __init__(self, name: str, order: Sequence[str], tokens: int = 0) -> None:
-        self._name, self._order, self._tokens = name, order, tokens
+    def __init__(self, name: str, order: Sequence[str], usage: Usage = NOTHING) -> None:
+        self._name, self._order, self._usage = name, order, usage
 
     def rank(self, query: str, *, k: int) -> Ranking:
         items = tuple((entry_id, -float(at)) for at, entry_id in enumerate(self._order[:k]))
-        return Ranking(items, (Stage(self._name, len(items)),), self._tokens)
+        return Ranking(items, (Stage(self._name, len(items)),), self._usage)
 
 
 @LAWS
 @given(first=orders, second=orders, third=orders, k=st.integers(0, 100))
 def test_scores_are_sums_of_reciprocal_ranks(first: list[str], second: list[str], third: list[str], k: int) -> None:
     lists = [first, second, third]
-    parts = [Fixed(str(at), order, tokens=at + 1) for at, order in enumerate(lists)]
+    parts = [Fixed(str(at), order) for at, order in enumerate(lists)]
     ranking = ReciprocalRankFusion(parts, k=k, depth=6).rank("x", k=6)
     exact = {e: sum(Fraction(1, k + o.index(e) + 1) for o in lists if e in o) for e in {*first, *second, *third}}
     assert dict(ranking.items) == pytest.approx({entry_id: float(score) for entry_id, score in exact.items()})
-    assert ranking.model_tokens == 6
     for entry_id, score in ranking.items:
         assert sum(ranking.parts[entry_id].values()) == pytest.approx(score)
         assert set(ranking.parts[entry_id]) == {str(at) for at, order in enumerate(lists) if entry_id in order}
+
+
+def test_what_nested_rankings_used_adds_up() -> None:
+    parts = [Fixed("x", "ab", Usage(30, 1, 0.25)), Fixed("y", "", Usage(5, 2, 0.5)), Fixed("z", "b")]
+    assert ReciprocalRankFusion(parts, k=60, depth=2).rank("x", k=1).usage == Usage(35, 3, 0.75)
+    assert build_retriever("rrf(bm25,dense)", ENTRIES).rank("lease", k=2).usage == NOTHING == Usage(0, 0, 0.0)
 
 
 def test_parts_are_fused_to_their_full_depth_also_for_a_small_k() -> None:

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from schemarouter.catalog import Capability, Catalog
-from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, ordered
+from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, Usage, ordered
 from schemarouter.retrieval.registry import RETRIEVERS, build_retriever, resolve
 from schemarouter.retrieval.spec import Declaration, Option, SpecError
 
@@ -30,7 +30,8 @@ class ByLength:
         pairs = [(entry.id, -float(abs(len(entry.text) - self._wish))) for entry in self._entries]
         items = ordered(pairs, k)
         stages = () if self._silent else (Stage("toy", len(items)),)
-        return Ranking(items, stages, sum(inner.rank(query, k=k).model_tokens for inner in self._inner))
+        usage = sum((inner.rank(query, k=k).usage for inner in self._inner), start=Usage(7, 1, 0.5))
+        return Ranking(items, stages, usage)
 
 
 def toy(*, silent: bool = False) -> ModuleType:
@@ -59,6 +60,7 @@ def test_a_registered_toy_is_resolved_built_nested_and_explained() -> None:
     fused = build_retriever("rrf(toy,bm25)", ENTRIES).rank("mass", k=3)
     assert set(fused.ids) == {"a", "b", "c"}
     assert [stage.name for stage in fused.stages] == ["toy", "bm25", "rrf"]
+    assert fused.usage == Usage(7, 1, 0.5)
     with pytest.raises(SpecError, match=r"unknown mood 'mild'\. Did you mean 'wild'"):
         resolve("toy(mood=mild)")
     with pytest.raises(SpecError, match="at least 1"):

@@ -227,23 +227,12 @@ def test_nothing_but_the_request_and_its_clauses_is_encoded_and_a_refresh_encode
     retriever = typed(TOYS, encoder=encoder)
     encoder.asked.clear()
     query = "Send the Blue lamp, and lift it at the harbour."
-    opening = retriever.rank(query, k=5)
+    retriever.rank(query, k=5)
     assert encoder.asked == [query, "Send the Blue lamp", "lift it at the harbour"]
-    assert opening.model_tokens == sum(map(len, encoder.asked))
     encoder.asked.clear()
     for count in range(1, 6):
-        assert retriever.rank(toy_state(count, query).retrieval_query(), k=5).model_tokens == 0
+        assert retriever.rank(toy_state(count, query).retrieval_query(), k=5).items
     assert encoder.asked == []
-
-
-def test_the_memory_of_queries_is_bounded_and_what_falls_out_is_read_again(
-    toys: Typed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("schemarouter.retrieval.typed._KEPT_QUERIES", 2)
-    retriever = typed(TOYS)
-    for query in ("a lamp", "b lamp", "c lamp", "a lamp"):
-        assert retriever.rank(query, k=5) == toys.rank(query, k=5)
-        assert len(retriever._read) <= 2
 
 
 def test_nested_catalogs_read_a_request_once() -> None:

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from schemarouter.retrieval import vectors
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.vectors import QueryVectors, entry_vectors
 from tests.retrieval.stubs import StubEncoder, dense
@@ -94,34 +93,25 @@ class Rewritten(StubEncoder):
     """The same encoder by name and identity, written elsewhere."""
 
 
-@pytest.mark.parametrize("part", ["_arithmetic", "_code_of"])
-def test_other_code_and_another_machine_never_meet_a_vector(
-    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def asked_for(encoder: StubEncoder, folder: Path) -> list[str]:
+    """What an encoder is asked for, where the entries' and a query's vectors are wanted."""
+    entry_vectors(encoder, TEXTS, folder)
+    QueryVectors(encoder, folder=folder).get("a")
+    return encoder.asked
+
+
+def test_the_vectors_of_other_code_are_not_taken(tmp_path: Path) -> None:
+    assert asked_for(StubEncoder(), tmp_path) == [*TEXTS, "a"]
+    assert asked_for(Rewritten(), tmp_path) == [*TEXTS, "a"]
+    assert asked_for(Rewritten(), tmp_path) == asked_for(StubEncoder(), tmp_path) == []
+
+
+def test_the_vectors_of_a_machine_that_rounds_otherwise_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry_vectors(StubEncoder(), TEXTS, tmp_path)
-    QueryVectors(StubEncoder(), folder=tmp_path).get("a")
-    monkeypatch.setattr(f"schemarouter.retrieval.vectors.{part}", lambda *_: "other")
-    encoder = StubEncoder()
-    entry_vectors(encoder, TEXTS, tmp_path)
-    QueryVectors(encoder, folder=tmp_path).get("a")
-    assert encoder.asked == [*TEXTS, "a"]
-
-
-def test_the_code_of_an_encoder_is_the_file_that_it_is_written_in() -> None:
-    assert vectors._code_of(Rewritten) == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    assert vectors._code_of(Rewritten) != vectors._code_of(StubEncoder)
-    assert vectors._code_of(int) == ""
-
-
-def test_the_arithmetic_is_told_by_what_a_product_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = vectors._arithmetic()
-    vectors._arithmetic.cache_clear()
-    assert vectors._arithmetic() == here
-    vectors._arithmetic.cache_clear()
-    real = np.random.PCG64
-    monkeypatch.setattr(np.random, "PCG64", lambda seed: real(seed + 1))
-    assert vectors._arithmetic() != here
-    vectors._arithmetic.cache_clear()
+    asked_for(StubEncoder(), tmp_path)
+    monkeypatch.setattr("schemarouter.retrieval.vectors._arithmetic", lambda: "other")
+    assert asked_for(StubEncoder(), tmp_path) == [*TEXTS, "a"]
 
 
 @LAWS
@@ -244,14 +234,10 @@ def test_a_user_without_a_home_ranks_all_the_same(monkeypatch: pytest.MonkeyPatc
 def test_a_query_is_encoded_once_and_afterwards_read_from_memory_or_disk(tmp_path: Path) -> None:
     encoder = StubEncoder()
     vectors = QueryVectors(encoder, limit=2, folder=tmp_path)
-    for text in ("a", "bb", "a", "bb"):
+    for text in ("a", "bb", "a", "bb", "c", "a"):
         found = vectors.get(text)
-        np.testing.assert_array_equal(found.vector, StubEncoder().encode([text])[0])
-        assert found.tokens == len(text)
-    assert encoder.asked == ["a", "bb"]
-    vectors.get("c")
-    assert len(vectors._known) == 2
-    np.testing.assert_array_equal(vectors.get("a").vector, QueryVectors(encoder, folder=tmp_path).get("a").vector)
+        np.testing.assert_array_equal(found, StubEncoder().encode([text])[0])
+        np.testing.assert_array_equal(QueryVectors(encoder, folder=tmp_path).get(text), found)
     assert encoder.asked == ["a", "bb", "c"]
 
 
@@ -264,9 +250,6 @@ class Unloaded(StubEncoder):
     def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
         raise AssertionError(f"encoded {texts}")
 
-    def count_tokens(self, text: str) -> int:
-        raise AssertionError(f"counted {text!r}")
-
 
 @LAWS
 @given(texts=st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=6))
@@ -276,8 +259,7 @@ def test_what_an_earlier_process_read_needs_no_encoder(texts: list[str]) -> None
         made = [first.get(text) for text in texts]
         again = QueryVectors(Unloaded(), folder=Path(folder))
         for text, was in zip(texts, made, strict=True):
-            assert again.get(text).vector.tobytes() == was.vector.tobytes()
-            assert again.get(text).tokens == was.tokens == len(text)
+            assert again.get(text).tobytes() == was.tobytes()
 
 
 def test_a_query_vector_of_another_encoder_or_a_torn_file_is_not_taken(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter.caches import Bounded
 from schemarouter.catalog import Capability
 from schemarouter.state import PATTERNS, Call, ExecutionState, Observation, omissions
 from schemarouter.state import execution_state as checks
@@ -117,12 +116,3 @@ def test_what_is_remembered_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(len(checks._SOUND_VALUES[name]) <= 256 for name in checks._SOUND_VALUES)
     assert len(checks._SOUND_STATES) <= 256
     assert len(checks._SOUND_ENTRIES["stable_observed_identifiers"]) <= 50
-
-
-def test_a_bounded_memory_starts_anew_when_full_and_replaces_without() -> None:
-    known = Bounded[str, int](2)
-    known["a"], known["b"] = 1, 2
-    known["a"] = 3
-    assert known == {"a": 3, "b": 2}
-    known["c"] = 4
-    assert known == {"c": 4}

@@ -239,8 +239,7 @@ class Flow:
     def _cures(self, table: Floats, error_class: str, history: History, ready: Bools) -> None:
         c = self._c
         free = ~(history.finished | history.pending)
-        failed = [int(place) for place in history.executed if history.pending[place]]
-        place = failed[-1] if failed else int(history.executed[-1])
+        place = history.executed[history.pending[history.executed]][-1]
         here = c.provider == c.provider[place]
         error = self._relevance.error_words(error_stems(error_class)) * free
         cure = self._relevance.error_words(cure_stems(error_class)) * free

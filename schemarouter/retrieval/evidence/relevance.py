@@ -131,8 +131,7 @@ class QueryEvidence:
     """What a request says: per entry, per clause and entry, and which kinds of identifiers it names.
 
     `whole` has shape (n, 6): words, meaning, operation, provider words, provider meaning, literal. `words` and `meaning` have
-    shape (clauses, n); `cover` the same, each clause's best entry at 1. The encoder read `tokens` for it; `unread` says what
-    it did not read.
+    shape (clauses, n); `cover` the same, each clause's best entry at 1; `unread` says what the encoder did not read.
     """
 
     whole: Floats
@@ -141,7 +140,6 @@ class QueryEvidence:
     cover: Floats
     literal_kinds: Floats
     has_literal: bool
-    tokens: int
     unread: str
 
     def features(self, finished: Bools) -> Floats:
@@ -216,9 +214,7 @@ class Relevance:
         )  # fmt: skip
         cover = 0.5 * words + 0.5 * standing[1:]
         cover /= np.maximum(cover.max(axis=1, keepdims=True), _TINY)
-        return QueryEvidence(
-            whole, words, standing[1:], cover, kinds, bool(request.shapes), request.tokens, request.unread
-        )
+        return QueryEvidence(whole, words, standing[1:], cover, kinds, bool(request.shapes), request.unread)
 
     def error_words(self, words: Mapping[str, float]) -> Floats:
         """How well each entry answers the words of an error, relative to the best."""

@@ -23,15 +23,13 @@ _KEPT = 512
 class Request:
     """Weighted English stems of a request (`wanted`) and of each of its clauses; the shapes of its identifiers.
 
-    `vectors` has shape (1 + clauses, dimensions), the request first. The encoder read `tokens` for it; `unread` says what it
-    did not read.
+    `vectors` has shape (1 + clauses, dimensions), the request first; `unread` says what the encoder did not read.
     """
 
     wanted: Mapping[str, float]
     wanted_by_clause: tuple[Mapping[str, float], ...]
     vectors: Floats
     shapes: tuple[Shape, ...]
-    tokens: int
     unread: str
 
 
@@ -50,13 +48,11 @@ class Requests:
     def _read(self, text: str) -> Request:
         language = language_of(text)
         parts = clauses(text, language) or [text]
-        encoded = self._queries.get_all((text, *parts))
         return Request(
             wanted=self._wanted(text, language),
             wanted_by_clause=tuple(self._wanted(part, language) for part in parts),
-            vectors=np.stack([item.vector for item in encoded]),
+            vectors=np.stack(self._queries.get_all((text, *parts))),
             shapes=tuple(shape(found) for found in literals(text)),
-            tokens=sum(item.tokens for item in encoded),
             unread=unread_of_query(self._queries.encoder, text),
         )
 
