@@ -44,7 +44,8 @@ def test_everything_wrong_is_told_at_once_with_its_place(tmp_path: Path) -> None
         load_surface("development", tmp_path)
     message = str(caught.value)
     for part in (
-        f"{CELL}/de.json: half-written or not JSON", f"{CELL}/ko.json: tasks", f"{CELL}/es.json: holds the cell {CELL}/ja", "toy-en-01",
+        f"{CELL}/de.json: half-written or not JSON", f"{CELL}/ko.json: tasks",
+            f"{CELL}/es.json: holds the cell {CELL}/ja", "toy-en-01",
     ):  # fmt: skip
         assert part in message
 
