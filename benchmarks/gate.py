@@ -10,10 +10,10 @@ from benchmarks.timing import Effort, Row, alternate, rows
 from conditions.running.plan import Plan
 from conditions.storage.run_directory import Identities, Provenance, RunHeader, RunLimits
 from gates.aggregate import CompleteRun
-from gates.criteria import PROGRESSIVE, STATE_AWARE
 from gates.episode_table import EpisodeRow, EpisodeTable
 from gates.gate import judge
 from gates.measures import BY_NAME, EpisodeCounts
+from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol, load_protocol
 
 _SEED = 20260929

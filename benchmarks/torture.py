@@ -1,4 +1,4 @@
-"""``python -m benchmarks.torture``: kill a run at random moments, go on, and compare with the run that nobody disturbed.
+"""``python -m benchmarks.torture``: kill a run at random decision points, go on, and compare with the run that nobody disturbed.
 
 Every other time the shard is first cut back to where it was last brought to the disk, as after a power failure. A process that
 has everything loaded is forked for each run, so that a hundred runs take minutes; some are made by the command itself, with two
@@ -109,7 +109,7 @@ def ended(child: int) -> bool:
 
 
 def kill_once(victim: Victim, out: Path, chance: random.Random, seconds: float, *, power: bool) -> bool:
-    """Kill one run at a random moment, take what was not synced where `power` fails too, and go on to the end."""
+    """Kill one run at a random point, take what was not synced where `power` fails too, and go on to the end."""
     victim.forget_syncs()
     child = victim.start(out, chance.uniform(0.005, 0.1))
     time.sleep(chance.uniform(0, seconds))
@@ -131,9 +131,9 @@ def kill_command_once(victim: Victim, out: Path, chance: random.Random, seconds:
 
 def main(
     times: Annotated[int, typer.Option(help="How many runs are killed.", min=1)] = 200,
-    seed: Annotated[int, typer.Option(help="Of the moments.")] = 20260929,
+    seed: Annotated[int, typer.Option(help="Of the decision_points.")] = 20260929,
 ) -> None:
-    """Kill runs at random moments; exit 1 unless every one of them came out as the undisturbed run."""
+    """Kill runs at random decision points; exit 1 unless every one of them came out as the undisturbed run."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -158,7 +158,7 @@ def main(
                 typer.echo(f"run {number} came out otherwise", err=True)
             if (number + 1) % 20 == 0:
                 typer.echo(f"{number + 1}/{times} killed", err=True)
-    typer.echo(f"{same} of {times} runs killed at a random moment came out as the undisturbed run.")
+    typer.echo(f"{same} of {times} runs killed at a random point came out as the undisturbed run.")
     if same != times:
         raise typer.Exit(1)
 

@@ -9,11 +9,11 @@ from functools import partial
 from benchmarks.timing import Build, Effort, Row, alternate, build, once, rows, timed, undisturbed
 from conditions.running.plan import Unit, make_plan
 from conditions.running.runner import OpeningRankings, Runner
-from gates.tuning.decision_points import moments_of
+from gates.tuning.decision_points import decision_points_of
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.disk_cache import nothing_kept
+from schemarouter.disk_cache import no_cache
 from schemarouter.retrieval.base import Retriever
 from schemarouter.retrieval.registry import build_retriever, resolve
 from surface.loader import Surface, load_catalogs, load_surface
@@ -32,7 +32,7 @@ def world_rows(size: int, effort: Effort, tasks: int) -> list[Row]:
     protocol, surface = load_protocol("development"), load_surface("development")
     catalog = load_catalogs([size])[size]
     default = str(resolve(protocol.retriever))
-    with nothing_kept():  # The first build encodes every entry, as on a new machine.
+    with no_cache():  # The first build encodes every entry, as on a new machine.
         builds: dict[str, Build[Retriever]] = {
             name: build(partial(_built, name, catalog)) for name in (default, _LEXICAL)
         }
@@ -54,11 +54,11 @@ def _call_rows(
     builds: Mapping[str, Build[Retriever]],
 ) -> list[Row]:
     """Requests asked for the first time, the states after every tool turn, and the same requests again."""
-    moments = [
-        moment for task in tasks for moment in moments_of(task, surface.stratum(task.prompt.id), catalog, "full")
+    decision_points = [
+        point for task in tasks for point in decision_points_of(task, surface.stratum(task.prompt.id), catalog, "full")
     ]
-    opening = [moment.query for moment in moments if moment.turn == 0]
-    refresh = [moment.query for moment in moments if moment.turn > 0]
+    opening = [point.query for point in decision_points if point.turn == 0]
+    refresh = [point.query for point in decision_points if point.turn > 0]
     k = protocol.conditions.top_k
     ask = {name: partial(item.value.rank, k=k) for name, item in builds.items()}
     size = len(catalog.capabilities)

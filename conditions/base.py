@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from preregistration.protocol import ConditionRules
 from schemarouter.catalog import Catalog, route_of
 from schemarouter.errors import SchemaRouterError, closest
+from schemarouter.records import Cause
 from schemarouter.retrieval.base import Ranking, Retriever
 from schemarouter.state import Call, ExecutionState, Observation
 
@@ -27,7 +27,7 @@ class Exposure:
 
     routes: tuple[str, ...]
     ranking: Ranking | None
-    cause: Literal["open", "widen", "refresh"]
+    cause: Cause
     can_ask: bool = False
     can_turn: bool = False
 

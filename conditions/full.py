@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from conditions.base import Condition, Exposure
+from preregistration.names import FULL
 
 
 class Full(Condition):
     """Shows everything; no rank, no retrieval."""
 
-    name = "FULL"
+    name = FULL
 
     def _first(self, query: str) -> Exposure:
         return Exposure(self.catalog.route_ids, None, "open")

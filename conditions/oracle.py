@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conditions.base import Condition, Exposure, shown
+from preregistration.names import ORACLE
 from preregistration.protocol import ConditionRules
 from schemarouter.catalog import Catalog
 from schemarouter.retrieval.base import Retriever
@@ -13,7 +14,7 @@ from schemarouter.retrieval.base import Retriever
 class Oracle(Condition):
     """Shows the routes that the task requires."""
 
-    name = "ORACLE"
+    name = ORACLE
 
     def __init__(
         self, retriever: Retriever, catalog: Catalog, rules: ConditionRules, *, required_routes: Sequence[str]

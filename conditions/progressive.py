@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from conditions.base import Condition, Exposure, shown
+from preregistration.names import PROGRESSIVE
 from schemarouter.retrieval.base import Ranking
 from schemarouter.state import ExecutionState
 
@@ -10,7 +11,7 @@ from schemarouter.state import ExecutionState
 class Progressive(Condition):
     """Widens by one stage after a failed turn or when the agent asks; never ranks anew."""
 
-    name = "SR-PROGRESSIVE-STATIC"
+    name = PROGRESSIVE
 
     def _first(self, query: str) -> Exposure:
         self._stage = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conditions.base import Condition, Exposure, shown
 from conditions.budget import RefreshBudget
+from preregistration.names import STATE_AWARE
 from schemarouter.retrieval.base import Ranking
 from schemarouter.state import ExecutionState
 
@@ -11,7 +12,7 @@ from schemarouter.state import ExecutionState
 class StateAware(Condition):
     """Refreshes at most once a turn; a turn that left the state's bytes as they were, or ended the task, spends nothing."""
 
-    name = "SR-5-STATE-AWARE"
+    name = STATE_AWARE
 
     def _first(self, query: str) -> Exposure:
         self.budget = RefreshBudget(self.rules.refresh_budget)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from conditions.base import Condition, Exposure, shown
+from preregistration.names import STATIC
 
 
 class Static(Condition):
     """One look at the query decides for the whole episode."""
 
-    name = "SR-5-STATIC"
+    name = STATIC
 
     def _first(self, query: str) -> Exposure:
         ranking = self.opening_ranking(query)

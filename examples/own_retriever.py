@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage, ordered, silence
+from schemarouter.retrieval.base import Entry, Ranking, Stage, empty_reason, ordered
 from schemarouter.retrieval.registry import RETRIEVERS, build_retriever
 from schemarouter.retrieval.spec import Declaration, Option
 from surface.loader import load_catalogs, load_surface
@@ -28,7 +28,7 @@ class Ngrams:
         asked = self._ngrams(query)
         scores = [(name, math.fsum(map(self._weights.__getitem__, asked & ngrams))) for name, ngrams in self._entries]
         items = ordered((pair for pair in scores if pair[1] > 0), k)
-        note = silence(items, k, len(self._entries), "no entry shares a run of letters with the query")
+        note = empty_reason(items, k, len(self._entries), "no entry shares a run of letters with the query")
         return Ranking(items, (Stage("ngrams", len(items), note),))
 
     def _ngrams(self, text: str) -> frozenset[str]:

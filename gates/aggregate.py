@@ -18,9 +18,10 @@ from conditions.storage.shards import SHARD_GLOB, RawLine, read_lines, shard_nam
 from gates.episode_table import EpisodeRow, EpisodeTable, Sums, TaskSums
 from gates.exploratory import check_stamp
 from gates.identities import ReferenceData
-from gates.measures import MEASURES, SR_CONDITIONS, EpisodeCounts, measure
+from gates.measures import MEASURES, EpisodeCounts, measure
 from gates.repeats import RepeatedMeasure, repeats
 from gates.replay import Replay
+from preregistration.names import SR_CONDITIONS
 from schemarouter.caches import Bounded
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import Document, VersionOne, pretty_json, write_whole

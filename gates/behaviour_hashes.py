@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from conditions.running.plan import Unit
 from conditions.running.runner import Runner
-from gates.tuning.decision_points import all_moments
+from gates.tuning.decision_points import all_decision_points
+from preregistration.names import FULL
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.canonical import fingerprint
@@ -17,13 +18,13 @@ from surface.loader import Surface
 
 
 def retriever_behaviour(spec: str, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog]) -> str:
-    """SHA-256 of its rankings, to the depth of the protocol, at every moment of every plan on every catalog."""
-    moments = all_moments(surface, catalogs[min(catalogs)], "full")
+    """SHA-256 of its rankings, to the depth of the protocol, at every point of every plan on every catalog."""
+    decision_points = all_decision_points(surface, catalogs[min(catalogs)], "full")
     depth = protocol.conditions.ranking_depth
     rankings = []
     for size in sorted(catalogs):
         retriever = retrievers.build_retriever(spec, catalogs[size])
-        rankings.append([list(retriever.rank(moment.query, k=depth).ids) for moment in moments])
+        rankings.append([list(retriever.rank(point.query, k=depth).ids) for point in decision_points])
     return fingerprint(rankings)
 
 
@@ -33,7 +34,7 @@ def agent_behaviour(spec: str, protocol: Protocol, surface: Surface, catalogs: M
     runner = Runner(protocol, surface, catalogs, retriever=retrievers.resolve("random"), agent=agents.resolve(spec))
     acted = []
     for task in surface.tasks:
-        events = runner.run(Unit(task.prompt.id, smallest, "FULL")).events
+        events = runner.run(Unit(task.prompt.id, smallest, FULL)).events
         acted.append(
             [
                 [type(event).__name__, getattr(event, "route", ""), dict(getattr(event, "arguments", {}))]

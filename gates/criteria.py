@@ -10,9 +10,9 @@ from gates.intervals import Interval
 from gates.measures import BY_NAME
 from gates.statistics import Statistics
 from gates.verdict import Criterion
+from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol
 
-STATIC, PROGRESSIVE, STATE_AWARE = "SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE"
 SLICED = ("task_pass", "next_required_recall", "initial_miss_recovery")
 # What every condition shows intervals of.
 DRAWN = (*SLICED, "schema_tokens")
@@ -31,7 +31,7 @@ def _supported(intervals: Mapping[str, Interval], holds: Callable[[float, float]
 
 
 class Criteria:
-    """Judges one complete run; `ratio` and `intervals` give the figures of any condition, ``""`` standing for all of them."""
+    """Judges one complete run; `ratio` and `intervals` give the features of any condition, ``""`` standing for all of them."""
 
     def __init__(self, run: CompleteRun, protocol: Protocol, statistics: Statistics) -> None:
         self._rules = protocol.gate

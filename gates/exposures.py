@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 from conditions.base import shown
 from conditions.full import Full
@@ -13,9 +12,7 @@ from conditions.state_aware import StateAware
 from conditions.static import Static
 from preregistration.protocol import ConditionRules
 from schemarouter.catalog import Catalog
-from schemarouter.records import Exposed
-
-Cause = Literal["open", "widen", "refresh"]
+from schemarouter.records import Cause, Exposed
 
 FIXED = (Full.name, Oracle.name)
 CAUSES: Mapping[str, tuple[Cause, ...]] = {
@@ -30,7 +27,7 @@ UNDUE: Mapping[Cause, str] = {
 }
 
 
-class Arm:
+class ExposureChecker:
     """The exposures of one episode so far, and the change that its condition owes after the last turn or ask.
 
     `required` are the routes that ORACLE shows. A condition that the protocol has no rules for may show any route of the
@@ -72,7 +69,7 @@ class Arm:
         elif self.name == StateAware.name and changed and incomplete:
             self._due = "refresh"
 
-    def owed(self) -> Iterator[str]:
+    def missing_change(self) -> Iterator[str]:
         """What is wrong if nothing changes any more before the agent is asked again or the episode ends."""
         if self._due is not None:
             yield f"{self.name} owes a {self._due!r} here, and the exposure stayed as it was"

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from gates.aggregate import CompleteRun, EpisodesCounted
-from gates.criteria import PROGRESSIVE, SLICED, STATE_AWARE, STATIC, Criteria, rate
+from gates.criteria import SLICED, Criteria, rate
 from gates.episode_table import EpisodeTable, Sums, TaskSums
 from gates.intervals import logit_t
 from gates.measures import BY_NAME
 from gates.repeats import repeats
 from gates.statistics import Statistics
 from gates.verdict import Estimate, SliceEstimate, Verdict, VerdictProvenance
+from preregistration.names import PROGRESSIVE, SR_CONDITIONS, STATE_AWARE
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 
@@ -71,7 +72,7 @@ def _slices(
     sums: Sums, statistics: Statistics, cells: Mapping[str, str]
 ) -> dict[str, dict[str, dict[str, dict[str, SliceEstimate]]]]:
     """The three rates of the SR conditions by catalog, language and stratum, with logit-t intervals of the tasks inside."""
-    conditions = {name: sums.table(name) for name in (STATIC, PROGRESSIVE, STATE_AWARE)}
+    conditions = {name: sums.table(name) for name in SR_CONDITIONS}
     groups: dict[str, dict[str, dict[str, TaskSums]]] = {
         "catalog": {str(size): {name: sums.table(name, size) for name in conditions} for size in sums.catalogs},
     }

@@ -7,16 +7,15 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from gates.replay import Timeline
+from preregistration.names import SR_CONDITIONS
 from preregistration.protocol import ConditionRules
 from schemarouter.records import EpisodeRecord
 from surface.task import TaskKey
 
-SR_CONDITIONS = ("SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE")
-
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCounts:
-    """Integer figures of one episode; every measure is a ratio of sums of them.
+    """Integer features of one episode; every measure is a ratio of sums of them.
 
     `recall_*` are the next-required events of Recall@k: all of them, those after a tool turn alone, and per required step
     (a step counts once; `recall_step_parts` is the share of its events that hit, in `PART`ths). `missed` and `recovered`
@@ -63,7 +62,7 @@ PART = 27720
 
 
 def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: ConditionRules) -> EpisodeCounts:
-    """The figures of one episode."""
+    """The features of one episode."""
     ranked = record.condition in SR_CONDITIONS
     hits = _recall_events(timeline, rules.top_k) if ranked else []
     turns = [hit for hit in hits if hit.after_turn]
@@ -92,10 +91,10 @@ def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: Cond
         steps_completed=complete,
         steps_required=required,
         unique_candidates=len(timeline.candidates),
-        schema_tokens=sum(moment.schema_tokens for moment in timeline.moments),
-        input_tokens=sum(moment.input_tokens for moment in timeline.moments),
+        schema_tokens=sum(view.schema_tokens for view in timeline.model_turns),
+        input_tokens=sum(view.input_tokens for view in timeline.model_turns),
         retrieval_calls=sum(item.cause in ("open", "refresh") for item in timeline.exposures) if ranked else 0,
-        model_turns=len(timeline.moments),
+        model_turns=len(timeline.model_turns),
         tool_calls=len(timeline.executions),
         failed_executions=sum(item.failed for item in executed),
         executed=len(executed),
@@ -123,7 +122,7 @@ def _recall_events(timeline: Timeline, top_k: int) -> list[RecallEvent]:
             RecallEvent(item.next_step, item.next_route in item.ranking[:top_k], True) for item in timeline.after_turns
         ]
     ranking = timeline.exposures[-1].ranking if timeline.exposures else ()
-    step = timeline.moments[-1].next_step if timeline.moments else None
+    step = timeline.model_turns[-1].next_step if timeline.model_turns else None
     return [RecallEvent(step or "", timeline.next_at_end in ranking[:top_k], False)]
 
 
@@ -153,7 +152,7 @@ def _recovery(timeline: Timeline, key: TaskKey) -> Recovery:
     first = set(opening.routes) if opening is not None else set()
     missed = {route for route in key.required_routes if route not in first}
     evident = missed & {step.route for step in key.steps if step.role == "evident"}
-    back = {m.next_route for m in timeline.moments if m.next_route in m.exposed}
+    back = {m.next_route for m in timeline.model_turns if m.next_route in m.exposed}
     cut = set(opening.ranking[: len(timeline.candidates)]) if opening is not None else set()
     other = missed - evident
     return Recovery(
@@ -169,7 +168,7 @@ def _recovery(timeline: Timeline, key: TaskKey) -> Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure as a ratio of two sums of figures; `scale` turns integer parts back into the unit."""
+    """A measure as a ratio of two sums of features; `scale` turns integer parts back into the unit."""
 
     name: str
     title: str

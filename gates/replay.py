@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from conditions.running.episode import own_copy, turn_messages, unregistered
-from gates.exposures import Arm
+from gates.exposures import ExposureChecker
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
 from schemarouter.caches import Bounded
@@ -40,11 +40,11 @@ from surface.task import Task
 
 # Ends that nobody chose: something failed. Of the machine's failures nothing is measured, but what led there is checked.
 BROKEN_OFF = frozenset({"exception", "infrastructure", "time_limit"})
-_MOST_QUERIES = 1024
+_MAX_QUERIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ModelTurnView:
     """A model turn: what was exposed, which required step was next, and the tokens of the prompt."""
 
     exposed: frozenset[str]
@@ -78,7 +78,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StateSnapshot:
     """A state, its canonical bytes and their hash, what the turn that led to it left out, and that turn's contract."""
 
     state: ExecutionState
@@ -90,19 +90,19 @@ class Written:
     @classmethod
     def of(
         cls, state: ExecutionState, omitted: Mapping[str, int] | None = None, capability: Capability | None = None
-    ) -> Written:
+    ) -> StateSnapshot:
         """Write a state."""
         data = state.canonical_json()
         return cls(state, data, sha256_hex(data), omitted or {}, capability)
 
 
-@lru_cache(maxsize=_MOST_QUERIES)
-def _start(query: str) -> Written:
-    return Written.of(ExecutionState.start(query))
+@lru_cache(maxsize=_MAX_QUERIES)
+def _start(query: str) -> StateSnapshot:
+    return StateSnapshot.of(ExecutionState.start(query))
 
 
 # An entry keeps its contract alive, so that no other can have its identity.
-_STATES: Final = Bounded[tuple[bytes, bytes, str, int, bool], Written](4096)
+_STATES: Final = Bounded[tuple[bytes, bytes, str, int, bool], StateSnapshot](4096)
 _MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
 
 
@@ -110,7 +110,7 @@ _MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
 class Timeline:
     """What happened in an episode, as the measures need it."""
 
-    moments: list[Moment] = field(default_factory=list)
+    model_turns: list[ModelTurnView] = field(default_factory=list)
     after_turns: list[AfterTurn] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
     exposures: list[Exposed] = field(default_factory=list)
@@ -132,8 +132,8 @@ class Replay:
         self.max_turns = protocol.episode.max_model_turns
         self.counter = counter
         self.place = place
-        self._arm = Arm(record.condition, catalog, task.key.required_routes, protocol.conditions)
-        self.timeline = Timeline(exposures=self._arm.exposures)
+        self._exposures = ExposureChecker(record.condition, catalog, task.key.required_routes, protocol.conditions)
+        self.timeline = Timeline(exposures=self._exposures.exposures)
         self._environment = Environment(task.key, catalog, seed_text=task.prompt.id)
         self._next = self._environment.progress.next_step()
         self._state = _start(task.prompt.query)
@@ -163,7 +163,7 @@ class Replay:
             if event.turn != self._turn and not ended:
                 raise self._wrong(number, f"turn {event.turn} stands in turn {self._turn}")
         progress, step = self._environment.progress, self._next
-        self.timeline.candidates = self._arm.candidates
+        self.timeline.candidates = self._exposures.candidates
         self.timeline.steps_completed = tuple(progress.complete)
         self.timeline.incomplete = progress.incomplete
         self.timeline.next_at_end = step.route if step is not None else None
@@ -173,8 +173,8 @@ class Replay:
         return InvalidRunError(f"{self.place}, {self.record.episode_id}, event {number}: {problem}.")
 
     def _expose(self, event: Exposed) -> Iterator[str]:
-        before = self._arm.exposure
-        yield from self._arm.take(event)
+        before = self._exposures.exposure
+        yield from self._exposures.take(event)
         if before is not None and event.routes != before.routes:
             self._asks_in_vain = 0
         if self.timeline.after_turns and event.cause == "refresh":
@@ -183,19 +183,19 @@ class Replay:
 
     def _model_turn(self, event: ModelTurn) -> Iterator[str]:
         self._turn += 1
-        exposure = self._arm.exposure
+        exposure = self._exposures.exposure
         if exposure is None:
             yield "a model turn before anything was exposed"
             return
         if event.turn != self._turn or event.turn > self.max_turns:
             yield f"model turn {event.turn} where {self._turn} comes next (at most {self.max_turns})"
-        schema = self.counter.tools(self.catalog, self._arm.routes)
+        schema = self.counter.tools(self.catalog, self._exposures.routes)
         total = schema + self.counter.conversation(SYSTEM_PROMPT, self._messages)
         if (event.schema_tokens, event.input_tokens) != (schema, total):
             yield f"{event.schema_tokens} schema and {event.input_tokens} input tokens where {schema} and {total} are counted"
         if self._to_act or self._in_tool_turn:
             yield "a model turn before the one before it was over"
-        yield from self._arm.owed()
+        yield from self._exposures.missing_change()
         if not self._environment.progress.incomplete:
             yield "a model turn after the task was completed"
         if self._asks_in_vain > 1:
@@ -203,7 +203,9 @@ class Replay:
         self._to_act = True
         step = self._next
         route = step.route if step is not None else None
-        self.timeline.moments.append(Moment(self._arm.shown, step.id if step else None, route, total, schema))
+        self.timeline.model_turns.append(
+            ModelTurnView(self._exposures.shown, step.id if step else None, route, total, schema)
+        )
 
     @property
     def _in_tool_turn(self) -> bool:
@@ -216,16 +218,16 @@ class Replay:
         self._to_act = False
         self._asks_in_vain += 1
         self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
-        self._arm.after_ask()
+        self._exposures.after_ask()
 
     def _called(self, event: Called) -> Iterator[str]:
-        exposure, to_act = self._arm.exposure, self._to_act
+        exposure, to_act = self._exposures.exposure, self._to_act
         if exposure is None or not to_act:
             yield "a call outside a model turn"
             return
         self._to_act, self._asks_in_vain = False, 0
         self._call = own_copy(Call(event.route, event.arguments))
-        facts = facts_of(self._call, self.catalog, self._arm.shown, self.task.key.authorised)
+        facts = facts_of(self._call, self.catalog, self._exposures.shown, self.task.key.authorised)
         self.timeline.executions.append(Execution(facts))
         step = self._next
         if step is not None:
@@ -281,16 +283,16 @@ class Replay:
         if dict(event.omitted) != after.omitted:
             yield "the count of what was left out of the state is wrong"
         changed = after.data != before.data
-        self._arm.after_turn(failed=observation.failed, changed=changed, incomplete=incomplete)
+        self._exposures.after_turn(failed=observation.failed, changed=changed, incomplete=incomplete)
 
-    def _observe(self, call: Call, observation: Observation, incomplete: bool) -> Written:
+    def _observe(self, call: Call, observation: Observation, incomplete: bool) -> StateSnapshot:
         """The state after a turn. It is told by the bytes before, the turn's own and the contract, so each is made once."""
         capability = self.catalog.get(call.route_id)
         key = self._state.data, self._seen, call.route_id, id(capability), incomplete
         known = _STATES.get(key)
         if known is None:
             state, omitted = self._state.state.observe_all(call, observation, capability, incomplete=incomplete)
-            known = _STATES[key] = Written.of(state, omitted, capability)
+            known = _STATES[key] = StateSnapshot.of(state, omitted, capability)
         return known
 
     def _compare_refusal(self, call: Call, observation: Observation, execution: Execution) -> Iterator[str]:
@@ -341,7 +343,7 @@ class Replay:
             yield f"the outcome {event.reason!r} contradicts the events"
         broken_off = event.reason in BROKEN_OFF
         if not (self._asks_in_vain > 0 and broken_off):
-            yield from self._arm.owed()
+            yield from self._exposures.missing_change()
         # Between two turns only the next one can have failed, before its tokens were counted.
         between = broken_off and not self._to_act and not self._in_tool_turn
         if event.turn != self._turn and not (between and event.turn == self._turn + 1 <= self.max_turns):

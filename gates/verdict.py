@@ -41,7 +41,7 @@ class Criterion(Document):
     undefined: bool
     """Whether nothing stands below the line; such a criterion fails."""
     detail: str
-    """The figures it was judged on, in words."""
+    """The features it was judged on, in words."""
     sums: dict[str, Pair]
     """Numerator and denominator by condition (``state_aware``, ``progressive``), or of all."""
     estimate: float | None

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from preregistration import protocol
+from preregistration.names import UNRANKED
 from schemarouter.canonical import fingerprint
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import read_model
@@ -23,8 +24,6 @@ LOCK_SCHEMA_VERSION = 2
 FILES: Mapping[str, str] = {"development": "development.lock.json", "frozen": "lock.json"}
 # What takes running the thing to know; left out where that would cost more than it is worth.
 BEHAVIOUR = frozenset({"retriever_behaviour", "agent_behaviour"})
-# Arms that rank nothing show that tasks can be solved, and are no outcome.
-UNRANKED = frozenset({"FULL", "ORACLE"})
 
 
 class _Part(BaseModel):

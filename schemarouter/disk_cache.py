@@ -41,7 +41,7 @@ def cache_folder() -> Path | None:
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
+def no_cache() -> Iterator[None]:
     """A cache folder of its own for the time of the block, empty at first and gone afterwards."""
     with tempfile.TemporaryDirectory() as folder, environment({_VARIABLE: folder}):
         yield
@@ -88,7 +88,7 @@ def replace_whole(path: Path, body: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-class Kept:
+class DiskCache:
     """Values of `size` bytes by text, in memory and in a file of `folder` (the cache folder unless given).
 
     `kind` names the file's subfolder, `identity` is everything that decides a value besides the text. Beyond `largest` bytes

@@ -44,12 +44,12 @@ from preregistration.lock import read_lock, require_as_locked, scoring_refusal
 from preregistration.protocol import load_protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog.views import VIEWS, View
-from schemarouter.disk_cache import nothing_kept
+from schemarouter.disk_cache import no_cache
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.files import write_whole
 from schemarouter.records import EpisodeRecord
 from schemarouter.retrieval import registry as retrievers
-from schemarouter.tokens import TokenCounter, kept_counts
+from schemarouter.tokens import TokenCounter, cached_counts
 from surface.loader import load_surface
 
 __all__ = [
@@ -320,7 +320,7 @@ def reproduce(folder: Path | str, progress: Progress = lambda done, expected: No
     """
     path = Path(folder)
     run, reference = _complete(path)
-    with nothing_kept():
+    with no_cache():
         return run_again(path, reference, lambda done: progress(done, len(run.rows)))
 
 
@@ -351,4 +351,4 @@ def _output_tokens(record: EpisodeRecord) -> int:
 
 @cache
 def _counter() -> TokenCounter:
-    return TokenCounter(kept_counts())
+    return TokenCounter(cached_counts())

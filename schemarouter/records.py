@@ -14,8 +14,11 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import explain
+from schemarouter.state import Outcome
 
 SCHEMA_VERSION = 1
+# Why tools are shown: the episode opened, a ranking was widened, or the state was ranked anew.
+Cause = Literal["open", "widen", "refresh"]
 _CONFIG = ConfigDict(extra="forbid")
 
 
@@ -24,7 +27,7 @@ class Exposed:
     """Tools were shown. `ranking` holds the ids of the ranking they came from, best first; FULL and ORACLE have none."""
 
     turn: StrictInt
-    cause: Literal["open", "widen", "refresh"]
+    cause: Cause
     routes: tuple[str, ...]
     ranking: tuple[str, ...]
     can_ask: StrictBool
@@ -83,7 +86,7 @@ class Observed:
     """
 
     turn: StrictInt
-    outcome: Literal["ran", "error", "blocked"]
+    outcome: Outcome
     payload: Mapping[str, Any]
     incomplete: StrictBool
     type: Literal["observed"] = "observed"

@@ -27,7 +27,7 @@ import orjson
 
 from schemarouter.caches import Bounded
 from schemarouter.catalog import Catalog
-from schemarouter.disk_cache import Kept
+from schemarouter.disk_cache import DiskCache
 from schemarouter.errors import SchemaRouterError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _LIBRARIES = ("mistral-common", "tiktoken")
 _PACKAGE = "mistral_common"
 _MODEL = "data/tekken_240718.json"
 _BRACKETS = 2
-_MOST_KNOWN = 2**15
+_MAX_KNOWN = 2**15
 _COUNT = struct.Struct("<q")
 
 
@@ -84,7 +84,7 @@ def _missing() -> SchemaRouterError:
     return SchemaRouterError("the embedded tokenizer is missing: pip install mistral-common.")
 
 
-def kept_counts(folder: Path | None = None) -> Kept:
+def cached_counts(folder: Path | None = None) -> DiskCache:
     """Counts that earlier runs with the same tokenizer made, in `folder`, else in the cache folder.
 
     For runs, which are counted again when they are judged. Raises SchemaRouterError where the tokenizer is missing.
@@ -93,7 +93,7 @@ def kept_counts(folder: Path | None = None) -> Kept:
         libraries = [version(library) for library in _LIBRARIES]
     except PackageNotFoundError:
         raise _missing() from None
-    return Kept("counts", [TOKENIZER, libraries], _COUNT.size, folder=folder)
+    return DiskCache("counts", [TOKENIZER, libraries], _COUNT.size, folder=folder)
 
 
 def call_text(name: str, arguments: Any, call_id: str) -> str:
@@ -119,12 +119,12 @@ def _sorted(value: Any) -> Any:
 class TokenCounter:
     """Counts texts, tool lists and conversations; a text is encoded once while it is remembered, a tool by its place in a list.
 
-    With a `store` (`kept_counts`), what that holds is not encoded at all; without, everything is counted anew.
+    With a `store` (`cached_counts`), what that holds is not encoded at all; without, everything is counted anew.
     """
 
-    store: Kept | None = None
-    _texts: Bounded[str, int] = field(default_factory=lambda: Bounded(_MOST_KNOWN))
-    _tools: Bounded[tuple[str, tuple[str, ...]], int] = field(default_factory=lambda: Bounded(_MOST_KNOWN))
+    store: DiskCache | None = None
+    _texts: Bounded[str, int] = field(default_factory=lambda: Bounded(_MAX_KNOWN))
+    _tools: Bounded[tuple[str, tuple[str, ...]], int] = field(default_factory=lambda: Bounded(_MAX_KNOWN))
     _schemas: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def text(self, text: str) -> int:

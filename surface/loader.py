@@ -21,7 +21,7 @@ SurfaceName = Literal["development", "frozen"]
 FOLDERS: Mapping[str, str] = {"development": "development", "frozen": "tasks"}
 # So many letters and digits in a row are no coincidence.
 _LONG_PART = 30
-_MOST_TEXTS = 4096
+_MAX_TEXTS = 4096
 
 
 class SurfaceError(SchemaRouterError):
@@ -122,7 +122,7 @@ def frozen_queries() -> frozenset[str]:
     return frozenset(_letters(task.prompt.query) for task in load_surface("frozen").tasks)
 
 
-@lru_cache(maxsize=_MOST_TEXTS)
+@lru_cache(maxsize=_MAX_TEXTS)
 def asks_frozen(text: str) -> bool:
     """Whether a text holds the query of a frozen task, however written and whatever stands around it, or is a long part."""
     letters = _letters(text)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemarouter.disk_cache import DIGEST_BYTES, Kept, cache_folder, nothing_kept
+from schemarouter.disk_cache import DIGEST_BYTES, DiskCache, cache_folder, no_cache
 from tests.strategies import LAWS
 
 SIZE = 3
@@ -20,8 +20,8 @@ any_text = st.text(st.characters(exclude_categories=()), max_size=4)
 values = st.binary(min_size=SIZE, max_size=SIZE)
 
 
-def kept(folder: Path, identity: object = "one", kind: str = "counts", records: int = 100) -> Kept:
-    return Kept(kind, identity, SIZE, folder=folder, largest=records * RECORD)
+def kept(folder: Path, identity: object = "one", kind: str = "counts", records: int = 100) -> DiskCache:
+    return DiskCache(kind, identity, SIZE, folder=folder, largest=records * RECORD)
 
 
 def stored(folder: Path) -> list[Path]:
@@ -108,7 +108,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def write_many(folder: str, name: str) -> None:
-    store = Kept("counts", "one", SIZE, folder=Path(folder))
+    store = DiskCache("counts", "one", SIZE, folder=Path(folder))
     for number in range(200):
         store.put(f"{name}{number}", b"abc")
 
@@ -122,7 +122,7 @@ def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
-    again = Kept("counts", "one", SIZE, folder=tmp_path)
+    again = DiskCache("counts", "one", SIZE, folder=tmp_path)
     assert all(again.get(f"{name}{number}") == b"abc" for name in "xyz" for number in range(200))
 
 
@@ -177,10 +177,10 @@ def test_a_folder_that_cannot_be_written_or_read_costs_time_and_nothing_else(
 
 def test_a_user_without_a_home_keeps_things_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schemarouter.disk_cache.cache_folder", lambda: None)
-    store = Kept("counts", "one", SIZE)
+    store = DiskCache("counts", "one", SIZE)
     store.put("a", b"abc")
     assert store.get("a") == b"abc"
-    assert Kept("counts", "one", SIZE).get("a") is None
+    assert DiskCache("counts", "one", SIZE).get("a") is None
 
 
 def test_a_value_of_another_size_is_a_mistake_of_the_code(tmp_path: Path) -> None:
@@ -203,15 +203,15 @@ def test_the_folder_is_the_chosen_one_else_the_users(monkeypatch: pytest.MonkeyP
 def test_a_pipe_or_a_file_without_end_in_the_place_of_the_store_costs_time_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Kept("counts", "x", 1, folder=tmp_path)
+    store = DiskCache("counts", "x", 1, folder=tmp_path)
     store.put("a", b"1")
     (path,) = (tmp_path / "counts").iterdir()
     monkeypatch.setattr("schemarouter.disk_cache._LARGEST_BYTES", 1000)
     path.write_bytes(path.read_bytes() + bytes(3000))
-    assert Kept("counts", "x", 1, folder=tmp_path).get("a") is None
+    assert DiskCache("counts", "x", 1, folder=tmp_path).get("a") is None
     path.unlink()
     os.mkfifo(path)
-    again = Kept("counts", "x", 1, folder=tmp_path)
+    again = DiskCache("counts", "x", 1, folder=tmp_path)
     assert again.get("a") is None
     again.put("a", b"2")
     assert again.get("a") == b"2"
@@ -223,8 +223,8 @@ def test_nothing_kept_is_an_empty_place_for_a_time(tmp_path: Path, monkeypatch: 
             monkeypatch.delenv("SCHEMAROUTER_CACHE")
         else:
             monkeypatch.setenv("SCHEMAROUTER_CACHE", before)
-        with nothing_kept():
+        with no_cache():
             inside = cache_folder()
             assert inside is not None and inside != tmp_path and [*inside.iterdir()] == []
-            Kept("counts", "x", 1).put("a", b"1")
+            DiskCache("counts", "x", 1).put("a", b"1")
         assert not inside.exists() and os.environ.get("SCHEMAROUTER_CACHE") == before

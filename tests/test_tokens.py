@@ -20,7 +20,7 @@ import surface
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
 from schemarouter.catalog import Capability, Catalog, OutputField, Parameter, load_catalog
 from schemarouter.errors import SchemaRouterError
-from schemarouter.tokens import Message, TokenCounter, _tekken, call_text, kept_counts, result_text
+from schemarouter.tokens import Message, TokenCounter, _tekken, cached_counts, call_text, result_text
 from tests.strategies import LAWS, free_text, json_values, laws
 
 REFERENCE = MistralTokenizer.v3(is_tekken=True)
@@ -208,12 +208,12 @@ def test_kept_counts_are_the_tokenizers_and_need_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: list[Step], routes: list[str]
 ) -> None:
     messages = ours(QUERIES[1], history)
-    plain, keeping = TokenCounter(), TokenCounter(kept_counts(tmp_path))
+    plain, keeping = TokenCounter(), TokenCounter(cached_counts(tmp_path))
     expected = plain.conversation(SYSTEM_PROMPT, messages), plain.tools(CATALOG, routes)
     assert (keeping.conversation(SYSTEM_PROMPT, messages), keeping.tools(CATALOG, routes)) == expected
     with monkeypatch.context() as patch:
         patch.setattr("schemarouter.tokens._tekken", no_tokenizer)
-        later = TokenCounter(kept_counts(tmp_path))
+        later = TokenCounter(cached_counts(tmp_path))
         assert (later.conversation(SYSTEM_PROMPT, messages), later.tools(CATALOG, routes)) == expected
 
 
@@ -221,15 +221,15 @@ def test_a_counter_without_a_store_counts_anew_whatever_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEMAROUTER_CACHE", str(tmp_path))
-    kept_counts().put("lease", (10**6).to_bytes(8, "little"))
-    assert TokenCounter(kept_counts()).text("lease") == 10**6
+    cached_counts().put("lease", (10**6).to_bytes(8, "little"))
+    assert TokenCounter(cached_counts()).text("lease") == 10**6
     assert TokenCounter().text("lease") < 10
 
 
 def test_counts_of_another_version_are_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept_counts(tmp_path).put("lease", (10**6).to_bytes(8, "little"))
+    cached_counts(tmp_path).put("lease", (10**6).to_bytes(8, "little"))
     monkeypatch.setattr("schemarouter.tokens.version", lambda library: f"another {library}")
-    assert kept_counts(tmp_path).get("lease") is None
+    assert cached_counts(tmp_path).get("lease") is None
 
 
 def test_a_missing_tokenizer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_a_missing_tokenizer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("schemarouter.tokens.version", missing)
     with pytest.raises(SchemaRouterError, match="pip install mistral-common"):
-        kept_counts()
+        cached_counts()
 
 
 @pytest.mark.parametrize("place", ["no package", "no file"])

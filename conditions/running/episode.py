@@ -14,6 +14,7 @@ from conditions.running.engines.timeout import EpisodeTimeLimitError
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Action, Agent, Turn, View
 from schemarouter.canonical import canonical_json, sha256_hex
 from schemarouter.catalog import Catalog
+from schemarouter.catalog.tools import tool_of_route
 from schemarouter.policy import Policy, facts_of
 from schemarouter.records import (
     SCHEMA_VERSION,
@@ -85,7 +86,7 @@ def unregistered(call: Call) -> Observation:
 
 def _written_call(route: str, arguments: Mapping[str, Any], turn: int) -> str:
     """The text of a call in the conversation, as the agent wrote it."""
-    return call_text(route.replace(".", "__"), dict(arguments), _call_id(turn))
+    return call_text(tool_of_route(route), dict(arguments), _call_id(turn))
 
 
 def turn_messages(call: Call, observation: Observation, turn: int) -> list[Message]:

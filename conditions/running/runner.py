@@ -10,6 +10,7 @@ from conditions.running.episode import Episode, output_tokens
 from conditions.running.plan import Unit
 from conditions.running.provenance import require_same_code
 from preregistration.lock import scoring_refusal
+from preregistration.names import ORACLE
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.agents.base import Action, Agent, Guide
 from schemarouter.agents.base import View as AgentView
@@ -24,7 +25,7 @@ from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.base import Ranking, Retriever
 from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.spec import Spec
-from schemarouter.tokens import TokenCounter, kept_counts, load_tokenizer
+from schemarouter.tokens import TokenCounter, cached_counts, load_tokenizer
 from surface.environment import Environment, PlanGuide
 from surface.loader import Surface, asks_frozen, load_catalogs, load_surface
 
@@ -47,7 +48,7 @@ class OpeningRankings:
 
 # Ranks by nothing that is locked; wall times of the grid are taken with it, and no record is kept.
 TIMING_RETRIEVER = "random(seed=1)"
-_MOST_AGENTS = 256
+_MAX_AGENTS = 256
 AgentFactory = Callable[[Guide], Agent]
 
 
@@ -94,12 +95,12 @@ class Runner:
         # An unknown agent is told here and once, and not as the failure of every episode.
         self._agent = resolve(agent) if agent_factory is None else agent
         self._agent_factory = agent_factory
-        self._agents: Bounded[int, AgentFactory] = Bounded(_MOST_AGENTS)
+        self._agents: Bounded[int, AgentFactory] = Bounded(_MAX_AGENTS)
         self._policy = policy or StandardPolicy()
         self._retrievers: dict[int, Retriever] = dict(retrievers or {})
         self._scorable: set[tuple[str, str]] = set()
         self._timing = str(retriever) == TIMING_RETRIEVER and retrievers is None
-        self._counter = TokenCounter(kept_counts())
+        self._counter = TokenCounter(cached_counts())
 
     def retriever(self, size: int) -> Retriever:
         """The retriever over the catalog of that size, built at first use."""
@@ -145,7 +146,7 @@ class Runner:
             self.retriever(unit.catalog),
             catalog,
             self._protocol.conditions,
-            required_routes=key.required_routes if unit.condition == "ORACLE" else (),
+            required_routes=key.required_routes if unit.condition == ORACLE else (),
         )
         return Episode(
             task_id=prompt.id,

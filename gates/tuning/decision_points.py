@@ -1,4 +1,4 @@
-"""The moments at which retrieval is asked: every plan carried out, and before each step what was known and what comes next."""
+"""Decision points: every plan carried out, and before each step what was known then and what comes next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surface.task import Task
 
 
 @dataclass(frozen=True)
-class Moment:
+class DecisionPoint:
     """What is known before a call, and the routes that are still to come, the next one first."""
 
     task: str
@@ -34,8 +34,8 @@ class Moment:
         return self.state.retrieval_query() if self.turn else self.state.original_query
 
 
-def moments_of(task: Task, stratum: str, catalog: Catalog, view: View) -> list[Moment]:
-    """The moments of one task, with its faults and cures; states are those that the view of the catalog registers."""
+def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: View) -> list[DecisionPoint]:
+    """The decision points of one task, with its faults and cures; states are those that the view of the catalog registers."""
     environment = Environment(task.key, catalog, seed_text=task.prompt.id)
     guide = PlanGuide(environment.progress, catalog)
     registered = viewed(catalog, view)
@@ -49,11 +49,13 @@ def moments_of(task: Task, stratum: str, catalog: Catalog, view: View) -> list[M
         incomplete = environment.progress.incomplete
         state = state.observe(call, observation, registered.get(call.route_id), incomplete=incomplete)
     return [
-        Moment(task.prompt.id, task.prompt.language, stratum, turn, states[turn], tuple(routes[turn:]))
+        DecisionPoint(task.prompt.id, task.prompt.language, stratum, turn, states[turn], tuple(routes[turn:]))
         for turn in range(len(states))
     ]
 
 
-def all_moments(surface: Surface, catalog: Catalog, view: View) -> list[Moment]:
-    """The moments of every task of a surface, in the order of their ids."""
-    return [m for task in surface.tasks for m in moments_of(task, surface.stratum(task.prompt.id), catalog, view)]
+def all_decision_points(surface: Surface, catalog: Catalog, view: View) -> list[DecisionPoint]:
+    """The decision points of every task of a surface, in the order of their ids."""
+    return [
+        m for task in surface.tasks for m in decision_points_of(task, surface.stratum(task.prompt.id), catalog, view)
+    ]

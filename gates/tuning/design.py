@@ -1,4 +1,4 @@
-"""The figures of every entry at every moment of a surface, computed once, and weights fitted to them."""
+"""The features of every entry at every point of a surface, computed once, and weights fitted to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from gates.tuning.decision_points import Moment, all_moments
+from gates.tuning.decision_points import DecisionPoint, all_decision_points
 from gates.tuning.logit import Choice, Floats, fit
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
@@ -24,7 +24,7 @@ from surface.loader import Surface
 _DECIMALS = 3
 GROUPS: Mapping[str, tuple[str, ...]] = {
     **RELEVANCE_GROUPS,
-    **{name: figures for name, figures in flow.GROUPS.items() if name != "relevance"},
+    **{name: features for name, features in flow.GROUPS.items() if name != "relevance"},
 }
 
 
@@ -37,7 +37,7 @@ class Penalty:
 
 
 def no_weights() -> Weights:
-    """Weights of a retriever that is built for its figures alone."""
+    """Weights of a retriever that is built for its features alone."""
     return Weights(
         relevance={phase: dict.fromkeys(relevance.FEATURES, 0.0) for phase in flow.PHASES},
         score={phase: dict.fromkeys(flow.FEATURES, 0.0) for phase in flow.PHASES},
@@ -51,14 +51,14 @@ def folds_of(tasks: Collection[str], count: int) -> dict[str, int]:
 
 
 class Design:
-    """Moments of a surface and the typed retriever's figures over its catalogs, in one view."""
+    """Moments of a surface and the typed retriever's features over its catalogs, in one view."""
 
     def __init__(self, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], view: View) -> None:
         self.protocol = protocol
         self.view = view
-        self.moments: Sequence[Moment] = all_moments(surface, catalogs[min(catalogs)], view)
-        self.tasks = sorted({moment.task for moment in self.moments})
-        self.phases = [phase_of(moment.state) for moment in self.moments]
+        self.decision_points: Sequence[DecisionPoint] = all_decision_points(surface, catalogs[min(catalogs)], view)
+        self.tasks = sorted({point.task for point in self.decision_points})
+        self.phases = [phase_of(point.state) for point in self.decision_points]
         self.largest = max(catalogs)
         self._typed: dict[int, Typed] = {
             size: build_typed(entries_of(viewed(catalog, view)), weights=no_weights())
@@ -71,39 +71,39 @@ class Design:
         """Sizes of the catalogs."""
         return sorted(self._typed)
 
-    def own(self, size: int, moment: int) -> Floats:
-        """Relevance figures at a moment, shape (n, len(relevance.FEATURES))."""
-        key = (size, moment)
+    def own(self, size: int, point: int) -> Floats:
+        """Relevance features at a point, shape (n, len(relevance.FEATURES))."""
+        key = (size, point)
         if key not in self._own:
-            self._own[key] = self._typed[size].evidence(*self._asked(moment))[0]
+            self._own[key] = self._typed[size].evidence(*self._asked(point))[0]
         return self._own[key]
 
-    def _asked(self, moment: int) -> tuple[str, ExecutionState]:
-        state = self.moments[moment].state
+    def _asked(self, point: int) -> tuple[str, ExecutionState]:
+        state = self.decision_points[point].state
         return state.original_query, state
 
-    def table(self, size: int, moment: int, own_weights: Floats) -> Floats:
-        """Score figures at a moment under relevance weights, shape (n, len(flow.FEATURES))."""
-        typed, state = self._typed[size], self.moments[moment].state
-        log_odds = self.own(size, moment) @ own_weights[self.phases[moment]]
-        return typed.figures(state.original_query, state, log_odds - log_odds.max())
+    def table(self, size: int, point: int, own_weights: Floats) -> Floats:
+        """Score features at a point under relevance weights, shape (n, len(flow.FEATURES))."""
+        typed, state = self._typed[size], self.decision_points[point].state
+        log_odds = self.own(size, point) @ own_weights[self.phases[point]]
+        return typed.features(state.original_query, state, log_odds - log_odds.max())
 
     def place(self, size: int, route: str) -> int:
         """Where a route stands among the entries."""
         return self._typed[size].contracts.position[route]
 
     def fitted(self, tasks: Collection[str], penalty: Penalty, without: Collection[str] = ()) -> FittedWeights:
-        """Weights from the moments of some tasks on the largest catalog; `without` leaves kinds of evidence out.
+        """Weights from the decision points of some tasks on the largest catalog; `without` leaves kinds of evidence out.
 
         First each entry's own relevance is fitted to which routes are still to come, then the score to which one is next.
         """
         size = self.largest
-        chosen = [m for m, moment in enumerate(self.moments) if moment.task in tasks]
+        chosen = [m for m, point in enumerate(self.decision_points) if point.task in tasks]
         own_mask, mask = _mask(relevance.FEATURES, without), _mask(flow.FEATURES, without)
         coming = [
             Choice(
                 self.own(size, m) * own_mask,
-                tuple(sorted({self.place(size, route) for route in self.moments[m].coming})),
+                tuple(sorted({self.place(size, route) for route in self.decision_points[m].coming})),
                 self.phases[m],
             )
             for m in chosen
@@ -111,26 +111,28 @@ class Design:
         count = len(flow.PHASES)
         own = np.round(fit(coming, count, shared=penalty.shared, deviation=penalty.deviation), _DECIMALS) * own_mask
         following = [
-            Choice(self.table(size, m, own) * mask, (self.place(size, self.moments[m].next_route),), self.phases[m])
+            Choice(
+                self.table(size, m, own) * mask, (self.place(size, self.decision_points[m].next_route),), self.phases[m]
+            )
             for m in chosen
         ]
         score = np.round(fit(following, count, shared=penalty.shared, deviation=penalty.deviation), _DECIMALS) * mask
         return FittedWeights(own, score)
 
-    def rank_of_next(self, size: int, moment: int, weights: FittedWeights) -> int:
+    def rank_of_next(self, size: int, point: int, weights: FittedWeights) -> int:
         """The rank of the next required route, from 1."""
-        scores = np.round(self.table(size, moment, weights.own) @ weights.score[self.phases[moment]], SCORE_DECIMALS)
-        right = self.place(size, self.moments[moment].next_route)
+        scores = np.round(self.table(size, point, weights.own) @ weights.score[self.phases[point]], SCORE_DECIMALS)
+        right = self.place(size, self.decision_points[point].next_route)
         better = scores > scores[right]
         return int(better.sum() + (scores[:right] == scores[right]).sum()) + 1
 
     def hits(self, size: int, tasks: Collection[str], weights: FittedWeights) -> dict[int, bool]:
-        """For every moment of some tasks whether the next required route is among the protocol's Top-k."""
+        """For every point of some tasks whether the next required route is among the protocol's Top-k."""
         top_k = self.protocol.conditions.top_k
         return {
             m: self.rank_of_next(size, m, weights) <= top_k
-            for m, moment in enumerate(self.moments)
-            if moment.task in tasks
+            for m, point in enumerate(self.decision_points)
+            if point.task in tasks
         }
 
 

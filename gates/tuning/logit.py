@@ -12,16 +12,16 @@ from scipy.linalg import cho_factor, cho_solve
 from schemarouter.errors import SchemaRouterError
 
 Floats = NDArray[np.float64]
-_MOST_STEPS = 100
+_MAX_STEPS = 100
 # Half the squared Newton decrement bounds, near the optimum, how far the objective still is above its least value.
 _NEAR, _THERE = 1e-8, 1e-22
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One moment: the figures of every entry, shape (n, features), which entries are right, and the phase."""
+    """One decision point: the features of every entry, shape (n, features), which entries are right, and the phase."""
 
-    figures: Floats
+    features: Floats
     right: tuple[int, ...]
     phase: int
 
@@ -31,19 +31,19 @@ class Objective:
 
     def __init__(self, choices: Sequence[Choice], phases: int, shared: float, deviation: float) -> None:
         ordered = sorted(choices, key=lambda choice: choice.phase)
-        self.size, self.features = ordered[0].figures.shape
-        self.figures = np.concatenate([choice.figures for choice in ordered])
+        self.size, self.n_features = ordered[0].features.shape
+        self.features = np.concatenate([choice.features for choice in ordered])
         self.right = np.zeros((len(ordered), self.size))
         for row, choice in enumerate(ordered):
             self.right[row, list(choice.right)] = 1.0 / len(choice.right)
         ends = np.cumsum(np.bincount([choice.phase for choice in ordered], minlength=phases))
         self.spans = list(zip([0, *ends[:-1]], ends, strict=True))
-        self.penalties = np.repeat([shared] + [deviation] * phases, self.features)
+        self.penalties = np.repeat([shared] + [deviation] * phases, self.n_features)
 
     def _odds(self, phase: int, weights: Floats) -> tuple[Floats, Floats, float]:
-        """Scores of a phase, the probability of every entry, shape (moments, n), and the summed negative log-likelihood."""
+        """Scores of a phase, probabilities of every entry, (n_decision_points, n), and the summed negative log-likelihood."""
         start, end = self.spans[phase]
-        rows = self.figures[start * self.size : end * self.size]
+        rows = self.features[start * self.size : end * self.size]
         scores = (rows @ (weights[0] + weights[1 + phase])).reshape(-1, self.size)
         scores -= scores.max(axis=1, keepdims=True)
         odds = np.exp(scores)
@@ -51,14 +51,14 @@ class Objective:
         return rows, odds / total, -float((self.right[start:end] * (scores - np.log(total))).sum())
 
     def value(self, flat: Floats) -> float:
-        """The objective at some weights, shape ((1 + phases) * features,)."""
-        weights = flat.reshape(-1, self.features)
+        """The objective at some weights, shape ((1 + phases) * n_features,)."""
+        weights = flat.reshape(-1, self.n_features)
         losses = [self._odds(phase, weights)[2] for phase in range(len(self.spans))]
         return sum(losses) / len(self.right) + float(self.penalties @ flat**2)
 
     def slopes(self, flat: Floats) -> tuple[Floats, Floats]:
         """Gradient and Hessian, shape (m,) and (m, m)."""
-        weights = flat.reshape(-1, self.features)
+        weights = flat.reshape(-1, self.n_features)
         gradient = np.zeros_like(weights)
         count, features = weights.shape
         hessian = np.zeros((count, features, count, features))
@@ -83,17 +83,17 @@ def fit(choices: Sequence[Choice], phases: int, *, shared: float, deviation: flo
     where it does not get there.
     """
     objective = Objective(choices, phases, shared, deviation)
-    flat = np.zeros((1 + phases) * objective.features)
-    for _ in range(_MOST_STEPS):
+    flat = np.zeros((1 + phases) * objective.n_features)
+    for _ in range(_MAX_STEPS):
         gradient, hessian = objective.slopes(flat)
         step = cho_solve(cho_factor(hessian), gradient)
         decrement = float(gradient @ step) / 2
         flat = flat - _damping(objective, flat, step, decrement) * step
         if decrement <= _THERE:
-            weights: Floats = flat.reshape(1 + phases, objective.features)
+            weights: Floats = flat.reshape(1 + phases, objective.n_features)
             by_phase: Floats = weights[0] + weights[1:]
             return by_phase
-    raise SchemaRouterError(f"the fit did not converge in {_MOST_STEPS} Newton steps; stronger penalties help.")
+    raise SchemaRouterError(f"the fit did not converge in {_MAX_STEPS} Newton steps; stronger penalties help.")
 
 
 def _damping(objective: Objective, flat: Floats, step: Floats, decrement: float) -> float:

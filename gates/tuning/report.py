@@ -1,4 +1,4 @@
-"""What tuning writes: everything that was tried, every fold, what was picked, and the figures out of fold."""
+"""What tuning writes: everything that was tried, every fold, what was picked, and the features out of fold."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from gates.intervals import Interval
 from gates.measures import BY_NAME
 from gates.statistics import Statistics
-from gates.tuning.arms import arms_out_of_fold
+from gates.tuning.conditions import conditions_out_of_fold
 from gates.tuning.design import GROUPS, Design, Penalty
 from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_fold, outer_folds, recall, refitted
+from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.views import VIEWS, View
 from schemarouter.retrieval.typed import Weights
 from surface.loader import Surface
 
-_ARM, _OTHER = "SR-5-STATE-AWARE", "SR-PROGRESSIVE-STATIC"
 _ROUNDED = 6
 
 
@@ -77,7 +77,7 @@ def _tune_view(
         "tried_on_all": [_tried(item) for item in tried],
         "picked": asdict(picked),
         "out_of_fold": _figures(design, folds),
-        "arms_out_of_fold": _arms(protocol, surface, catalogs, folds, view),
+        "conditions_out_of_fold": _conditions(protocol, surface, catalogs, folds, view),
     }
     if extent.ablation:
         told["without"] = {
@@ -87,7 +87,7 @@ def _tune_view(
 
 
 def _tried(item: Tried) -> dict[str, Any]:
-    return {**asdict(item.penalty), "hits": item.hits, "moments": item.moments}
+    return {**asdict(item.penalty), "hits": item.hits, "decision_points": item.decision_points}
 
 
 def _fold(fold: Fold, design: Design) -> dict[str, Any]:
@@ -97,12 +97,12 @@ def _fold(fold: Fold, design: Design) -> dict[str, Any]:
         "tried": [_tried(item) for item in fold.tried],
         "picked": asdict(fold.picked),
         "hits": sum(hits.values()),
-        "moments": len(hits),
+        "decision_points": len(hits),
     }
 
 
 def _figures(design: Design, folds: Sequence[Fold], *, languages: bool = True) -> dict[str, Any]:
-    """Recall@k of the next required route at every moment of the plans, by size, phase and language."""
+    """Recall@k of the next required route at every point of the plans, by size, phase and language."""
     told: dict[str, Any] = {}
     for size, hits in out_of_fold(design, folds).items():
         told[str(size)] = {}
@@ -112,7 +112,8 @@ def _figures(design: Design, folds: Sequence[Fold], *, languages: bool = True) -
                 names = design.protocol.languages
                 rows |= {name: recall(design, hits, opening=opening, language=name) for name in names}
             told[str(size)][name] = {
-                key: {"hits": row.hits, "moments": row.moments, **_interval(row.interval)} for key, row in rows.items()
+                key: {"hits": row.hits, "decision_points": row.decision_points, **_interval(row.interval)}
+                for key, row in rows.items()
             }
     return told
 
@@ -122,11 +123,11 @@ def _interval(interval: Interval) -> dict[str, Any]:
     return {"interval": ends, "method": interval.method}
 
 
-def _arms(
+def _conditions(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
 ) -> dict[str, Any]:
     """Recall of the state-aware arm and recovery against the progressive one, in the experiment's own loop."""
-    rows = arms_out_of_fold(protocol, surface, catalogs, folds, view)
+    rows = conditions_out_of_fold(protocol, surface, catalogs, folds, view)
     statistics = Statistics(
         {task.prompt.id: surface.cell(task.prompt.id) for task in surface.tasks}, protocol.statistics
     )
@@ -135,8 +136,8 @@ def _arms(
     groups |= {name: [r for r in rows if surface.prompt(r.task).language == name] for name in protocol.languages}
     told: dict[str, Any] = {}
     for name, chosen in groups.items():
-        aware = [row for row in chosen if row.condition == _ARM]
-        other = [row for row in chosen if row.condition == _OTHER]
+        aware = [row for row in chosen if row.condition == STATE_AWARE]
+        other = [row for row in chosen if row.condition == PROGRESSIVE]
         difference = statistics.of_difference(aware, other, BY_NAME["initial_miss_recovery"])["rao_wu"]
         told[name] = {
             measure: {

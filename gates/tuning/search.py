@@ -1,4 +1,4 @@
-"""Nested cross-validation over tasks: penalties are chosen inside, figures are read outside."""
+"""Nested cross-validation over tasks: penalties are chosen inside, features are read outside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tried:
 
     penalty: Penalty
     hits: int
-    moments: int
+    decision_points: int
 
 
 @dataclass(frozen=True)
@@ -76,17 +76,17 @@ class Recall:
     """How often the next required route was among the Top-k, with a logit-t interval over tasks within strata."""
 
     hits: int
-    moments: int
+    decision_points: int
     interval: Interval
 
     @property
     def value(self) -> float | None:
-        """The share, None without moments."""
-        return self.hits / self.moments if self.moments else None
+        """The share, None without decision_points."""
+        return self.hits / self.decision_points if self.decision_points else None
 
 
 def out_of_fold(design: Design, folds: Sequence[Fold]) -> dict[int, dict[int, bool]]:
-    """By catalog size, for every moment whether it is a hit under the weights that have not seen its task."""
+    """By catalog size, for every point whether it is a hit under the weights that have not seen its task."""
     found: dict[int, dict[int, bool]] = {}
     for size in design.sizes:
         found[size] = {}
@@ -96,16 +96,16 @@ def out_of_fold(design: Design, folds: Sequence[Fold]) -> dict[int, dict[int, bo
 
 
 def recall(design: Design, hits: Mapping[int, bool], *, opening: bool, language: str = "") -> Recall:
-    """Recall over the opening moments, or over all later ones; of one language where one is named."""
+    """Recall over the opening decision points, or over all later ones; of one language where one is named."""
     tasks = list(design.tasks)
     place = {task: number for number, task in enumerate(tasks)}
     good = np.zeros(len(tasks), np.int64)
     every = np.zeros(len(tasks), np.int64)
     strata: dict[str, int] = {}
     cell = np.zeros(len(tasks), np.int64)
-    for number, moment in enumerate(design.moments):
-        cell[place[moment.task]] = strata.setdefault(moment.stratum, len(strata))
-        if (moment.turn == 0) is opening and language in ("", moment.language):
-            good[place[moment.task]] += hits[number]
-            every[place[moment.task]] += 1
+    for number, point in enumerate(design.decision_points):
+        cell[place[point.task]] = strata.setdefault(point.stratum, len(strata))
+        if (point.turn == 0) is opening and language in ("", point.language):
+            good[place[point.task]] += hits[number]
+            every[place[point.task]] += 1
     return Recall(int(good.sum()), int(every.sum()), logit_t(good, every, cell, design.protocol.statistics.level))

@@ -16,6 +16,11 @@ def tool_name(provider: str, operation: str) -> str:
     return f"{provider}{_SEPARATOR}{operation}"
 
 
+def tool_of_route(route: str) -> str:
+    """The name of a route's tool: ``orders.find`` is called as ``orders__find``."""
+    return route.replace(".", _SEPARATOR)
+
+
 def route_of(tool_name: str) -> str:
     """The route of a tool's name: ``a__b`` and ``a.b`` give ``a.b``, any other name ``tools.<name>``, in snake case."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tool_name).lower()

@@ -11,15 +11,16 @@ from conditions.storage.run_directory import Provenance
 from gates.aggregate import CompleteRun
 from gates.criteria import DRAWN, SLICED
 from gates.intervals import Interval
-from gates.measures import BY_NAME, SR_CONDITIONS, Measure
+from gates.measures import BY_NAME, Measure
 from gates.verdict import Criterion, Verdict
+from preregistration.names import SR_CONDITIONS
 from schemarouter.catalog import Catalog
 from schemarouter.cli.common import console as make_console
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, episode_id
 from schemarouter.state import Call, ExecutionState, Observation
 
 NAMES = {"percentile": "percentile", "rao_wu": "Rao-Wu", "logit_t": "logit-t"}
-_MOST_ROUTES = 20
+_MAX_ROUTES = 20
 
 
 def number(value: float | None, *, rate: bool) -> str:
@@ -223,7 +224,7 @@ def _event_lines(event: object) -> list[str]:
 
 def _exposed(event: Exposed) -> str:
     """The routes shown, by rank and with it where they come from a ranking."""
-    if len(event.routes) > _MOST_ROUTES:
+    if len(event.routes) > _MAX_ROUTES:
         return f"{len(event.routes)} routes"
     ranks = {route: rank for rank, route in enumerate(event.ranking, start=1)}
     by_rank = sorted(event.routes, key=lambda route: (ranks.get(route, len(ranks) + 1), route))

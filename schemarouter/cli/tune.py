@@ -64,7 +64,7 @@ def _print(record: Any, protocol: Protocol) -> None:
                 table.add_row(name, size, *(_cell(phases[phase]["all"]) for phase in ("opening", "later")))
         console.print(table)
         console.print(_languages(view, told["out_of_fold"]))
-        console.print(_arms(view, top_k, told["arms_out_of_fold"]))
+        console.print(_conditions(view, top_k, told["conditions_out_of_fold"]))
 
 
 def _languages(view: str, by_size: Any) -> Any:
@@ -81,10 +81,10 @@ def _languages(view: str, by_size: Any) -> Any:
     return table
 
 
-def _arms(view: str, top_k: int, groups: Any) -> Any:
+def _conditions(view: str, top_k: int, groups: Any) -> Any:
     from rich.table import Table
 
-    table = Table(title=f"{view}: arms of the experiment, out of fold", title_justify="left")
+    table = Table(title=f"{view}: conditions of the experiment, out of fold", title_justify="left")
     for title in ("", f"Recall@{top_k}", "pass", "pass progr.", "recovery", "recovery progr.", "difference (Rao-Wu)"):
         table.add_column(title)
     for name, told in groups.items():
@@ -100,7 +100,9 @@ def _arms(view: str, top_k: int, groups: Any) -> Any:
 
 
 def _cell(told: Any) -> str:
-    good, every = (told[name] for name in (("hits", "moments") if "hits" in told else ("numerator", "denominator")))
+    good, every = (
+        told[name] for name in (("hits", "decision_points") if "hits" in told else ("numerator", "denominator"))
+    )
     low, high = told["interval"]
     if not every or low is None:
         return "undefined"

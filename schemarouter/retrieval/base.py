@@ -81,7 +81,7 @@ def ordered(pairs: Iterable[tuple[str, float]], k: int) -> tuple[tuple[str, floa
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: max(k, 0)])
 
 
-def silence(items: Sequence[object], k: int, size: int, reason: str = "") -> str:
+def empty_reason(items: Sequence[object], k: int, size: int, reason: str = "") -> str:
     """A stage's note: why nothing of `size` entries was returned, `reason` when neither entries nor `k` lacked; else empty."""
     if items:
         return ""

@@ -5,7 +5,7 @@ b and epsilon. A query is a sum of a few postings lists and a partial sort.
 
 Where this differs on purpose: `BM25Okapi` floors negative idfs at epsilon times the *average* idf, which is itself negative
 in small or uniform corpora, so that a matching document falls below one that does not match. Here every idf that is not
-positive becomes epsilon times the average of the positive idfs, or `_LEAST_IDF` when there is none: always above 0.
+positive becomes epsilon times the average of the positive idfs, or `_MIN_IDF` when there is none: always above 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage, silence
+from schemarouter.retrieval.base import Entry, Ranking, Stage, empty_reason
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.text import tokenize
 
@@ -34,8 +34,8 @@ DECLARATION = Declaration(
         "epsilon": Option(float, "0.25", minimum=0.0, maximum=_LARGEST),
     },
 )
-_LEAST_IDF = 1e-6
-_LEAST_SCORE = math.ulp(0.0)
+_MIN_IDF = 1e-6
+_MIN_SCORE = math.ulp(0.0)
 # Up to so many scores a plain selection is quickest; beyond, a lower bound of the k-th highest score comes first.
 _SMALL = 4096
 _SAMPLED = 16
@@ -89,7 +89,7 @@ class BM25Index:
         if self.size > _SMALL:
             some = scores[min((doc_ids for doc_ids in documents if len(doc_ids) >= k), key=len, default=_NONE)]
         least = kth_highest(some, k) if 0 < k <= some.size else 0.0
-        chosen = _best(scores, k, max(least, _LEAST_SCORE))
+        chosen = _best(scores, k, max(least, _MIN_SCORE))
         return chosen, scores[chosen]
 
     def _lists(self, tokens: Sequence[str]) -> tuple[list[NDArray[np.int32]], list[Floats]]:
@@ -129,7 +129,7 @@ def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> Fl
     frequencies = document_frequency.tolist()
     idf = np.asarray([math.log(size - n + 0.5) - math.log(n + 0.5) for n in frequencies], dtype=np.float64)
     positive = idf[idf > 0]
-    floor = max(epsilon * float(positive.mean()) if positive.size else 0.0, _LEAST_IDF)
+    floor = max(epsilon * float(positive.mean()) if positive.size else 0.0, _MIN_IDF)
     return np.where(idf > 0, idf, floor)
 
 
@@ -154,7 +154,7 @@ class BM25:
         """Return the best `k` matching entries."""
         chosen, scores = self.index.top_k(self._tokenize(query), k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
-        note = silence(items, k, len(self._ids), "no term of the query is in the index")
+        note = empty_reason(items, k, len(self._ids), "no term of the query is in the index")
         return Ranking(items, (Stage("bm25", len(items), note),))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.canonical import fingerprint
-from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
+from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, empty_reason
 from schemarouter.retrieval.bm25 import kth_highest, top_k
 from schemarouter.retrieval.sentence import SentenceEncoder
 from schemarouter.retrieval.spec import Declaration, Option
@@ -87,7 +87,7 @@ class Dense:
             return Ranking((), (Stage("dense", 0, why),))
         chosen, scores = self._search.search(self._queries.get(query), k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
-        notes = (silence(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
+        notes = (empty_reason(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
         note = "; ".join(filter(None, notes))
         return Ranking(items, (Stage("dense", len(items), note),))
 

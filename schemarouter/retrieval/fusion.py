@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, Usage, ordered, silence
+from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, Usage, empty_reason, ordered
 from schemarouter.retrieval.spec import Declaration, Option
 
 # Beyond it the ranks of an entry hardly weigh; an integer without bounds cannot be turned into a float.
@@ -53,7 +53,7 @@ class ReciprocalRankFusion:
                 scores[entry_id] = scores.get(entry_id, 0.0) + gain
                 parts.setdefault(entry_id, {})[keys[-1]] = gain
         items = ordered(scores.items(), k)
-        note = silence(items, k, self._depth, "no nested retriever returned anything")
+        note = empty_reason(items, k, self._depth, "no nested retriever returned anything")
         chosen = {entry_id: parts[entry_id] for entry_id, _ in items}
         return Ranking(items, (*stages, Stage("rrf", len(items), note)), usage, chosen)
 

@@ -20,7 +20,7 @@ _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
 # Latin words that carry meaning: a lower-case word or an acronym, and no part of an identifier.
 _LATIN_WORD = re.compile(r"(?<![\w-])[A-Za-z][a-z]+(?![\w-]*\d)|(?<![\w-])[A-Z]{2,}(?![\w-])")
-_LEAST_ENGLISH_WORDS = 3
+_MIN_ENGLISH_WORDS = 3
 
 
 def language_of(text: str) -> str:
@@ -30,7 +30,7 @@ def language_of(text: str) -> str:
     if kana > hangul or (not hangul and _HAN.search(text)):
         return "ja"
     if hangul:
-        return "mixed" if len(_LATIN_WORD.findall(text)) >= _LEAST_ENGLISH_WORDS else "ko"
+        return "mixed" if len(_LATIN_WORD.findall(text)) >= _MIN_ENGLISH_WORDS else "ko"
     words = re.findall(r"[^\W\d_]+", text.casefold())
     if not words:
         return "unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage, ordered, silence
+from schemarouter.retrieval.base import Entry, Ranking, Stage, empty_reason, ordered
 from schemarouter.retrieval.spec import Declaration, Option
 
 DECLARATION = Declaration(
@@ -31,7 +31,7 @@ class Random:
             digest.update(b"\n" + entry_id.encode())
             pairs.append((entry_id, int.from_bytes(digest.digest()[:6], "big") / 2**48))
         items = ordered(pairs, k)
-        return Ranking(items, (Stage("random", len(items), silence(items, k, len(self._ids))),))
+        return Ranking(items, (Stage("random", len(items), empty_reason(items, k, len(self._ids))),))
 
 
 def build(entries: Sequence[Entry], values: dict[str, int | float | str], nested: Sequence[object]) -> Random:

@@ -1,6 +1,6 @@
 """The typed state-aware retriever: what an entry needs and gives, against what the request says and what was observed.
 
-A score is linear in the figures of `evidence.flow`, one of which, an entry's own relevance, is itself linear in those of
+A score is linear in the features of `evidence.flow`, one of which, an entry's own relevance, is itself linear in those of
 `evidence.relevance`; so every score can be told apart into what each kind of evidence gave (`Ranking.parts`). The weights
 are conditional-logit estimates (McFadden 1974) from the development tasks, for catalogs with and without registered
 meanings; `schemarouter tune` makes the file.
@@ -21,13 +21,13 @@ from schemarouter.canonical import fingerprint
 from schemarouter.catalog.views import VIEWS, View
 from schemarouter.errors import SchemaRouterError
 from schemarouter.files import read_model
-from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, silence
+from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, empty_reason
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.dense import ENCODERS, shared_encoder
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.evidence.contracts import Contracts, Floats
 from schemarouter.retrieval.evidence.flow import Flow, History, phase_of
-from schemarouter.retrieval.evidence.lexicon import identity_of, shared_bridge
+from schemarouter.retrieval.evidence.lexicon import identity_of, shared_lexicon
 from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.spec import Declaration, Option
@@ -46,7 +46,7 @@ DECLARATION = Declaration(
 
 
 class WeightsError(SchemaRouterError):
-    """A weights file that does not fit the figures of this code."""
+    """A weights file that does not fit the features of this code."""
 
 
 class Weights(BaseModel):
@@ -123,11 +123,11 @@ class Typed:
         items = tuple((self.ids[place], float(scores[place])) for place in chosen)
         parts = self._parts(chosen, own, gains, log_odds, phase)
         unread = (self._relevance.unread, self._read.get(request).unread)
-        note = "; ".join(filter(None, (silence(items, k, len(self.ids)), *unread)))
+        note = "; ".join(filter(None, (empty_reason(items, k, len(self.ids)), *unread)))
         return Ranking(items, (Stage("typed", len(items), note),), parts=parts)
 
     def evidence(self, request: str, state: ExecutionState) -> tuple[Floats, Floats, int]:
-        """The figures of every entry: `relevance.FEATURES`, `flow.FEATURES`, and the phase of the state."""
+        """The features of every entry: `relevance.FEATURES`, `flow.FEATURES`, and the phase of the state."""
         phase = phase_of(state)
         history = History.of(state, self.contracts)
         read = self._read.get(request)
@@ -135,7 +135,7 @@ class Typed:
         log_odds = own @ self._own[phase]
         return own, self._flow.features(state, read, history, log_odds - log_odds.max()), phase
 
-    def figures(self, request: str, state: ExecutionState, log_odds: Floats) -> Floats:
+    def features(self, request: str, state: ExecutionState, log_odds: Floats) -> Floats:
         """`flow.FEATURES` of every entry for given relevances (logarithms of odds, 0 for the best)."""
         return self._flow.features(state, self._read.get(request), History.of(state, self.contracts), log_odds)
 
@@ -198,7 +198,7 @@ def build_typed(entries: Sequence[Entry], *, model: str = "use-m3", weights: Wei
 @lru_cache(maxsize=_ENCODERS_AT_ONCE)
 def _shared_requests(queries: QueryVectors) -> Requests:
     """The requests that all retrievers with that encoder read."""
-    return Requests(shared_bridge(), queries)
+    return Requests(shared_lexicon(), queries)
 
 
 def data_identity(values: dict[str, int | float | str]) -> str:

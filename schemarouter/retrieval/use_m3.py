@@ -36,7 +36,7 @@ _KEPT_PIECES = 2048
 _BLOCK = 8
 # No convolution looks further than two tokens to either side.
 _GAP = 2
-_MOST_ROWS = 256
+_MAX_ROWS = 256
 
 
 def _normalise_layer(x: Matrix, gain: Matrix, bias: Matrix, eps: float) -> Matrix:
@@ -87,11 +87,11 @@ class _Pack:
 
 
 def _packs(texts: Iterable[list[int]]) -> Iterator[_Pack]:
-    """Put texts together, in their order, as far as `_MOST_ROWS` go; a longer text has a pack of its own."""
+    """Put texts together, in their order, as far as `_MAX_ROWS` go; a longer text has a pack of its own."""
     together: list[list[int]] = []
     rows = 0
     for text in texts:
-        if together and rows + len(text) > _MOST_ROWS:
+        if together and rows + len(text) > _MAX_ROWS:
             yield _Pack(together)
             together, rows = [], 0
         together.append(text)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from schemarouter.caches import Latest
 from schemarouter.canonical import fingerprint, sha256_hex
-from schemarouter.disk_cache import DIGEST_BYTES, Kept, cache_folder, read_regular, replace_whole
+from schemarouter.disk_cache import DIGEST_BYTES, DiskCache, cache_folder, read_regular, replace_whole
 
 _LARGEST_BYTES = 2**32
 
@@ -157,10 +157,10 @@ class QueryVectors:
         return [found[text] for text in texts]
 
     @cached_property
-    def _kept(self) -> Kept:
+    def _kept(self) -> DiskCache:
         encoder = self.encoder
         size = encoder.dimensions * np.dtype(np.float64).itemsize
-        return Kept("queries", _kept_as(encoder), size, folder=self._folder)
+        return DiskCache("queries", _kept_as(encoder), size, folder=self._folder)
 
     def _made(self, text: str) -> NDArray[np.float64]:
         return self._stored_or_encoded([text])[0]

@@ -20,7 +20,7 @@ from schemarouter.state.turns import MATCH, MATCH_NAME, Call, Observation, error
 
 # Entries found sound before, by field. Whatever is looked up is known to be a plain string, so equal means the same letters.
 _SOUND_ENTRIES: Final[dict[str, set[str]]] = {name: set() for name in PATTERNS}
-_MOST_ENTRIES: Final = 8192
+_MAX_ENTRIES: Final = 8192
 # Whole values found sound before, by field and identity: a plain string, and a tuple of them, never changes. An entry keeps
 # its value alive, so that no other object can have its identity.
 _SOUND_VALUES: Final = {name: Bounded[int, object](256) for name in ("original_query", *PATTERNS)}
@@ -62,7 +62,7 @@ def _list_problem(name: str, value: object) -> str | None:
             return f"holds the forbidden atom {shorten(item)}"
     if not ordered and len(set(value)) != len(value):
         return "holds a route twice; entries must be unique, at their first occurrence"
-    if len(known) + len(value) > _MOST_ENTRIES:
+    if len(known) + len(value) > _MAX_ENTRIES:
         known.clear()
     known.update(value)
     return None

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from schemarouter.catalog import Catalog
-from schemarouter.retrieval.evidence.lexicon import FOLDER, Bridge
+from schemarouter.retrieval.evidence.lexicon import FOLDER, Lexicon
 from surface.loader import load_full_catalog, load_surface
 from surface.task import Task
 
@@ -50,11 +50,11 @@ class TermFinder:
         with tempfile.TemporaryDirectory() as place:
             for language, terms in numbered.items():
                 (Path(place) / f"{language}.json").write_bytes(orjson.dumps(terms))
-            self._bridge = Bridge(Path(place))
+            self._lexicon = Lexicon(Path(place))
 
     def found(self, text: str, language: str) -> frozenset[tuple[str, str]]:
         """The list and the term of every match in a text of that language."""
-        return frozenset(self._numbers[number] for number in self._bridge.stems(text, language))
+        return frozenset(self._numbers[number] for number in self._lexicon.stems(text, language))
 
 
 def catalog_text(catalog: Catalog) -> str:

@@ -31,7 +31,9 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def share(told: Any) -> str:
     """A rate as the tables show it, without its interval."""
-    good, every = (told[name] for name in (("hits", "moments") if "hits" in told else ("numerator", "denominator")))
+    good, every = (
+        told[name] for name in (("hits", "decision_points") if "hits" in told else ("numerator", "denominator"))
+    )
     return f"{100 * good / every:.1f} % ({good}/{every})"
 
 
@@ -57,10 +59,10 @@ def test_it_writes_the_weights_that_were_picked_with_the_record_of_how_and_print
         )
         for phase in ("opening", "later"):
             assert share(found["out_of_fold"][str(LARGE)][phase]["all"]) in row
-        arms = told.out.partition(f"{view}: arms of the experiment")[2]
+        arms = told.out.partition(f"{view}: conditions of the experiment")[2]
         every = next(line for line in arms.splitlines() if line.strip("│ ").startswith("all"))
         for arm in ("state_aware", "progressive"):
-            assert share(found["arms_out_of_fold"]["all"]["task_pass"][arm]) in every
+            assert share(found["conditions_out_of_fold"]["all"]["task_pass"][arm]) in every
     assert told.out.rstrip().endswith("typed_weights.json: differs from this package.")
 
 

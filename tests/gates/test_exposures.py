@@ -140,9 +140,9 @@ def without(record: EpisodeRecord, number: int) -> EpisodeRecord:
 
 
 def test_a_widening_that_was_left_out_is_refused() -> None:
-    owed = "SR-PROGRESSIVE-STATIC owes a 'widen' here"
-    refused(without(ASKED, 1), owed)
-    refused(without(FAILED, 1), owed, CURED)
+    missing_change = "SR-PROGRESSIVE-STATIC owes a 'widen' here"
+    refused(without(ASKED, 1), missing_change)
+    refused(without(FAILED, 1), missing_change, CURED)
 
 
 def test_a_refresh_that_was_left_out_is_refused_also_where_the_episode_ends() -> None:

@@ -1,4 +1,4 @@
-"""The gate on rows made by hand: integers at the exact boundaries, undefined figures, and what stands beside the verdict."""
+"""The gate on rows made by hand: integers at the exact boundaries, undefined counts, and what stands beside the verdict."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SIZES = (12, 36)
 STATISTICS = Statistics(CELLS, PROTOCOL.statistics)
 
 
-def figures(**given_figures: int) -> EpisodeCounts:
+def counts(**given_counts: int) -> EpisodeCounts:
     """EpisodeCounts that are zero but for those given and for what every episode has."""
     told = dict.fromkeys((item.name for item in fields(EpisodeCounts)), 0)
-    return EpisodeCounts(**{**told, "episodes": 1, "steps_required": 2, **given_figures})
+    return EpisodeCounts(**{**told, "episodes": 1, "steps_required": 2, **given_counts})
 
 
 def spread(total: int, most: int | None = None, parts: int = 20) -> list[int]:
@@ -61,9 +61,7 @@ def rows_of(sums: Mapping[str, Mapping[str, int]]) -> list[EpisodeRow]:
     for condition, wanted in sums.items():
         shares = {name: spread(total) for name, total in wanted.items()}
         for n, (task, size) in enumerate(units):
-            rows.append(
-                EpisodeRow(task, size, condition, figures(**{name: share[n] for name, share in shares.items()}))
-            )
+            rows.append(EpisodeRow(task, size, condition, counts(**{name: share[n] for name, share in shares.items()})))
     return rows
 
 
@@ -123,8 +121,8 @@ def test_two_points_of_fifty_episodes_are_exactly_one_episode(lost: int, held: b
     # 49/50 - 50/50 is -0.02 in decimals; in floats it is -0.020000000000000018.
     tasks = tuple(f"t{n:02d}" for n in range(50))
     cells = dict.fromkeys(tasks, "stratum_0/en")
-    rows = [EpisodeRow(task, 12, PROGRESSIVE, figures(passed=1)) for task in tasks]
-    rows += [EpisodeRow(task, 12, AWARE, figures(passed=int(n >= lost))) for n, task in enumerate(tasks)]
+    rows = [EpisodeRow(task, 12, PROGRESSIVE, counts(passed=1)) for task in tasks]
+    rows += [EpisodeRow(task, 12, AWARE, counts(passed=int(n >= lost))) for n, task in enumerate(tasks)]
     result = complete_run(Plan(tasks, (12,), (AWARE, PROGRESSIVE)), rows, cells)
     assert 49 / 50 - 50 / 50 < -0.02
     assert Criteria(result, PROTOCOL, Statistics(cells, PROTOCOL.statistics)).all()[0].passed is held
@@ -308,19 +306,19 @@ def test_slices_add_up_to_the_whole_by_catalog_language_and_stratum() -> None:
 
 def test_a_slice_holds_the_episodes_of_its_group_and_no_others() -> None:
     english = [row.task for row in rows_of(GOOD) if CELLS[row.task].endswith("/en")]
-    rows = [EpisodeRow(task, size, AWARE, figures(passed=int(task in english))) for size in SIZES for task in TASKS]
+    rows = [EpisodeRow(task, size, AWARE, counts(passed=int(task in english))) for size in SIZES for task in TASKS]
     slices = judge(result_of(rows), PROTOCOL).slices["language"]
     assert {name: group[AWARE]["task_pass"].value for name, group in slices.items()} == {"en": 1.0, "ko": 0.0}
 
 
 def test_tokens_over_episodes_that_both_conditions_pass_are_noted() -> None:
     rows = [
-        EpisodeRow("t00", 12, AWARE, figures(passed=1, schema_tokens=10)),
-        EpisodeRow("t00", 12, PROGRESSIVE, figures(passed=1, schema_tokens=30)),
-        EpisodeRow("t01", 12, AWARE, figures(passed=1, schema_tokens=500)),
-        EpisodeRow("t01", 12, PROGRESSIVE, figures(passed=0, schema_tokens=700)),
-        EpisodeRow("t02", 12, AWARE, figures(passed=1, schema_tokens=20)),
-        EpisodeRow("t02", 12, PROGRESSIVE, figures(passed=1, schema_tokens=50)),
+        EpisodeRow("t00", 12, AWARE, counts(passed=1, schema_tokens=10)),
+        EpisodeRow("t00", 12, PROGRESSIVE, counts(passed=1, schema_tokens=30)),
+        EpisodeRow("t01", 12, AWARE, counts(passed=1, schema_tokens=500)),
+        EpisodeRow("t01", 12, PROGRESSIVE, counts(passed=0, schema_tokens=700)),
+        EpisodeRow("t02", 12, AWARE, counts(passed=1, schema_tokens=20)),
+        EpisodeRow("t02", 12, PROGRESSIVE, counts(passed=1, schema_tokens=50)),
     ]
     [note] = judge(result_of(rows), PROTOCOL).notes
     assert "2 episodes that both conditions pass: state-aware 15.0, progressive 40.0" in note

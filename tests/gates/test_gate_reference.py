@@ -189,6 +189,6 @@ def test_slices_hold_the_groups_and_conditions_that_have_episodes_and_no_other(r
 
 @pytest.mark.parametrize("tokens", [2**62, 2**64])
 def test_figures_whose_sums_could_overflow_are_refused(tokens: int) -> None:
-    figures = EpisodeCounts(**{**dict.fromkeys(NAMES, 0), "schema_tokens": tokens})
+    counts = EpisodeCounts(**{**dict.fromkeys(NAMES, 0), "schema_tokens": tokens})
     with pytest.raises(DesignError, match="64 bits"):
-        Sums([EpisodeRow("t", 100, AWARE, figures)] * 2, ["t"])
+        Sums([EpisodeRow("t", 100, AWARE, counts)] * 2, ["t"])

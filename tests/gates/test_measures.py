@@ -1,4 +1,4 @@
-"""Every measure on small episodes whose figures are worked out by hand."""
+"""Every measure on small episodes whose counts are worked out by hand."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ W = (D[4], D[9], D[14], D[19], D[24], D[29])
 FIND_IT, SHIP_IT = call(FIND, order_name="Blue lamp"), call(SHIP, order_id="ord-552")
 
 
-def figures(record: EpisodeRecord, task: Task = CHAIN) -> EpisodeCounts:
-    """The figures of a record as it is read back from disk."""
+def counts(record: EpisodeRecord, task: Task = CHAIN) -> EpisodeCounts:
+    """The counts of a record as it is read back from disk."""
     stored = decode(encode(record), "shard, line 2")
     timeline = Replay(stored, task, CATALOGS[record.catalog], toy_protocol(), COUNTER, "shard, line 2").run()
     return measure(stored, timeline, task.key, RULES)
 
 
 def measured(condition: str, retriever: Retriever | None = None, task: Task = CHAIN, **options: Any) -> EpisodeCounts:
-    return figures(make_episode(condition, task, retriever=retriever, **options).run(), task)
+    return counts(make_episode(condition, task, retriever=retriever, **options).run(), task)
 
 
 def recall(found: EpisodeCounts) -> tuple[int, int, int, int]:
@@ -200,7 +200,7 @@ def test_equal_budget_cuts_the_opening_ranking_at_the_number_of_candidates_expos
 
 def test_schema_tokens_are_summed_over_model_turns_and_part_of_the_input_tokens() -> None:
     record = make_episode("ORACLE").run()
-    found = figures(record)
+    found = counts(record)
     schema = COUNTER.tools(CATALOG, sorted([FIND, SHIP, LIFT]))
     assert (found.schema_tokens, found.model_turns) == (3 * schema, 3)
     assert found.input_tokens == sum(event.input_tokens for event in record.events if isinstance(event, ModelTurn))
@@ -267,7 +267,7 @@ def test_integrity_falls_with_each_call_that_was_not_registered_exposed_or_valid
 
 def test_nothing_destructive_may_have_run_in_an_episode_that_passes() -> None:
     record = make_episode("FULL", agent=Scripted([call("aux.purge"), FIND_IT, SHIP_IT, LIFT_IT]), policy=Broken()).run()
-    found = figures(record)
+    found = counts(record)
     assert (found.steps_completed, found.unauthorised_destructive, found.passed) == (3, 1, 0)
 
 
@@ -314,7 +314,7 @@ def test_an_episode_whose_code_failed_after_its_last_step_is_measured_and_not_re
         return after_turn(before, failed)
 
     episode.condition._after_turn = failing  # type: ignore[method-assign]
-    found = figures(episode.run())
+    found = counts(episode.run())
     assert (found.episodes, found.steps_completed, found.executed) == (1, 3, 3)
 
 

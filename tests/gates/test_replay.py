@@ -129,7 +129,7 @@ def test_any_episode_of_any_agent_under_any_policy_is_replayed_without_complaint
     record = episode.run()
     timeline = replay(record, task)
     assert timeline.steps_completed == tuple(episode.environment.progress.complete)
-    assert len(timeline.moments) == sum(isinstance(event, ModelTurn) for event in record.events)
+    assert len(timeline.model_turns) == sum(isinstance(event, ModelTurn) for event in record.events)
     found = measure(record, timeline, task.key, RULES)
     assert 0 <= found.recall_turn_hits <= found.recall_turn_events <= found.tool_calls
     assert found.recall_hits <= found.recall_events and found.recovered <= found.missed
@@ -176,8 +176,8 @@ def test_the_order_in_which_a_tool_named_its_fields_does_not_get_a_record_refuse
 
 def test_a_moment_is_what_was_exposed_and_next_when_the_model_was_asked() -> None:
     timeline = replay(make_episode("ORACLE", CURED).run(), CURED)
-    assert [moment.next_step for moment in timeline.moments] == ["find", "ship", "renew", "ship"]
-    assert {moment.exposed for moment in timeline.moments} == {frozenset(CURED.key.required_routes)}
+    assert [view.next_step for view in timeline.model_turns] == ["find", "ship", "renew", "ship"]
+    assert {view.exposed for view in timeline.model_turns} == {frozenset(CURED.key.required_routes)}
     assert (timeline.incomplete, timeline.next_at_end) == (False, None)
 
 

@@ -166,7 +166,7 @@ def test_a_missing_encoder_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 def test_a_query_in_one_language_finds_an_entry_in_another(query: str, found: str) -> None:
     given_entries = [
         Entry("invoice", "find a customer's invoice that is not paid yet"),
-        Entry("truck", "where a truck is at the moment"),
+        Entry("truck", "where a truck is at the point"),
         Entry("weather", "the weather of today and tomorrow"),
     ]
     assert build_retriever("dense", given_entries).rank(query, k=1).ids == (found,)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schemarouter.catalog.views import VIEWS, viewed
 from schemarouter.retrieval.base import Entry, Ranking, Retriever, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.lexicon import shared_bridge
+from schemarouter.retrieval.evidence.lexicon import shared_lexicon
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.typed import (
     RELEVANCE_GROUPS,
@@ -237,7 +237,7 @@ def test_nothing_but_the_request_and_its_clauses_is_encoded_and_a_refresh_encode
 
 def test_nested_catalogs_read_a_request_once() -> None:
     encoder = StubEncoder()
-    requests = Requests(shared_bridge(), QueryVectors(encoder))
+    requests = Requests(shared_lexicon(), QueryVectors(encoder))
     retrievers = [Typed(TOYS[:size], encoder=encoder, requests=requests, weights=every_weight()) for size in (3, 6)]
     del encoder.asked[:]
     query = "Find the Blue lamp, then send it to ORD-104"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.tuning.decision_points import Moment, all_moments
+from gates.tuning.decision_points import DecisionPoint, all_decision_points
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.catalog.views import VIEWS, View, viewed
 from schemarouter.retrieval.base import Ranking, entries_of
@@ -174,10 +174,10 @@ def test_executed_and_finished_routes_do_not_win_again(view: View) -> None:
         assert places[following] < min(places[route] for route in done), places
 
 
-def figures(state: ExecutionState, *names: str) -> dict[str, set[str]]:
+def features(state: ExecutionState, *names: str) -> dict[str, set[str]]:
     """By figure, the routes of the depot at which it is not 0, where no route is likely by itself."""
     made = depot("full")
-    table = made.figures(state.original_query, state, np.full(len(made.ids), -30.0))
+    table = made.features(state.original_query, state, np.full(len(made.ids), -30.0))
     return {name: {made.ids[place] for place in np.flatnonzero(table[:, PLACE[name]] > 1e-3)} for name in names}
 
 
@@ -185,45 +185,45 @@ def test_a_route_that_failed_is_marked_by_what_its_error_calls_for() -> None:
     kinds = ("finished", "retry", "failed", "resumed")
     done, last = {"stock.find_item"}, {"stock.move_item"}
     busy = ran("Move it", "stock.find_item", "stock.move_item", error="service_busy")
-    assert figures(busy, *kinds) == {"finished": done, "retry": last, "failed": set(), "resumed": set()}
+    assert features(busy, *kinds) == {"finished": done, "retry": last, "failed": set(), "resumed": set()}
     locked = ran("Move it", "stock.find_item", "stock.move_item", error="record_locked")
-    assert figures(locked, *kinds) == {"finished": done, "retry": set(), "failed": last, "resumed": set()}
+    assert features(locked, *kinds) == {"finished": done, "retry": set(), "failed": last, "resumed": set()}
     item = DEPOT["stock.unlock_record"]
     cured = locked.observe(Call(item.route_id, {}), Observation("ran", {"owner": "x"}), item, incomplete=True)
-    assert figures(cured, *kinds) == {
+    assert features(cured, *kinds) == {
         "finished": {*done, "stock.unlock_record"}, "retry": set(), "failed": set(), "resumed": last
     }  # fmt: skip
 
 
 def test_a_route_that_failed_is_wanted_and_so_is_who_gives_what_it_lacks() -> None:
     state = ran("Something", "freight.book_pickup", error="record_locked")
-    assert figures(state, "gives_missing") == {"gives_missing": {"sites.find_location"}}
-    assert figures(ran("Something", "leases.get_terms"), "gives_missing") == {"gives_missing": set()}
+    assert features(state, "gives_missing") == {"gives_missing": {"sites.find_location"}}
+    assert features(ran("Something", "leases.get_terms"), "gives_missing") == {"gives_missing": set()}
 
 
-def later_moments(surface: Surface, catalog: Catalog) -> list[Moment]:
-    """The moments after something has run."""
-    return [moment for moment in all_moments(surface, catalog, "full") if moment.turn]
+def later_decision_points(surface: Surface, catalog: Catalog) -> list[DecisionPoint]:
+    """The decision points after something has run."""
+    return [point for point in all_decision_points(surface, catalog, "full") if point.turn]
 
 
-def finished(retriever: Typed, moment: Moment) -> set[str]:
+def finished(retriever: Typed, point: DecisionPoint) -> set[str]:
     """Routes that have given all their outputs and are not to be called again."""
-    history = History.of(moment.state, retriever.contracts)
-    return {retriever.ids[place] for place in history.finished.nonzero()[0]} - set(moment.coming)
+    history = History.of(point.state, retriever.contracts)
+    return {retriever.ids[place] for place in history.finished.nonzero()[0]} - set(point.coming)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_on_the_toy_tasks_what_comes_next_stands_before_all_that_is_finished(size: int) -> None:
     retriever = build_typed(entries_of(CATALOGS[size]))
-    for moment in later_moments(SURFACE, CATALOGS[size]):
-        ids = retriever.rank(moment.query, k=99).ids
-        assert all(ids.index(moment.next_route) < ids.index(route) for route in finished(retriever, moment))
+    for point in later_decision_points(SURFACE, CATALOGS[size]):
+        ids = retriever.rank(point.query, k=99).ids
+        assert all(ids.index(point.next_route) < ids.index(route) for route in finished(retriever, point))
 
 
 @pytest.mark.slow
 def test_on_the_development_surface_a_finished_route_seldom_comes_first() -> None:
     whole, catalog = load_surface("development"), load_catalogs([100])[100]
-    found = later_moments(replace(whole, tasks=whole.tasks[::6]), catalog)
+    found = later_decision_points(replace(whole, tasks=whole.tasks[::6]), catalog)
     retriever = build_typed(entries_of(catalog))
-    first = [moment for moment in found if retriever.rank(moment.query, k=1).ids[0] in finished(retriever, moment)]
+    first = [point for point in found if retriever.rank(point.query, k=1).ids[0] in finished(retriever, point)]
     assert len(first) <= 0.05 * len(found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.evidence import flow, relevance
-from schemarouter.retrieval.evidence.lexicon import shared_bridge
+from schemarouter.retrieval.evidence.lexicon import shared_lexicon
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.typed import Typed, Weights
 from schemarouter.retrieval.vectors import QueryVectors
@@ -16,7 +16,7 @@ from tests.retrieval.stubs import StubEncoder
 def weights_of(relevance_weights: Mapping[str, float], score: Mapping[str, float]) -> Weights:
     """The same weights in every phase; what is not named weighs nothing."""
     unknown = {*relevance_weights, *score} - {*relevance.FEATURES, *flow.FEATURES}
-    assert not unknown, f"no figures: {unknown}"
+    assert not unknown, f"no features: {unknown}"
     return Weights(
         relevance={
             phase: {name: relevance_weights.get(name, 0.0) for name in relevance.FEATURES} for phase in flow.PHASES
@@ -37,5 +37,5 @@ def every_weight() -> Weights:
 def typed(entries: Sequence[Entry], weights: Weights | None = None, encoder: StubEncoder | None = None) -> Typed:
     """A typed retriever over the stub encoder."""
     chosen = encoder or StubEncoder()
-    requests = Requests(shared_bridge(), QueryVectors(chosen))
+    requests = Requests(shared_lexicon(), QueryVectors(chosen))
     return Typed(entries, encoder=chosen, requests=requests, weights=weights or every_weight())

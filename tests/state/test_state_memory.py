@@ -109,7 +109,7 @@ def test_observing_and_counting_at_once_is_observing_and_counting(payload: dict[
 
 
 def test_what_is_remembered_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_MOST_ENTRIES", 50)
+    monkeypatch.setattr(checks, "_MAX_ENTRIES", 50)
     contract = capability()
     for number in range(600):
         observed({"lease_id": f"L-{number}"}, contract).canonical_json()

@@ -17,7 +17,7 @@ MakeRunner = Callable[[], Runner]
 # How much longer than its own limits a batch is waited for before its process is killed, in seconds: a retriever may have to be
 # built first.
 GRACE_SECONDS = 30.0
-_MOST_DEATHS = 2
+_MAX_DEATHS = 2
 
 
 class WorkersLostError(InvalidRunError):
@@ -46,7 +46,7 @@ class InProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """What became of a batch: all of it done, or its worker `died`, or it was `late` and its worker was killed.
 
     A batch that came back `undone` was lost with workers that it had nothing to do with, perhaps before any of them had it.
@@ -68,7 +68,7 @@ class WorkerPool(Protocol):
     def submit(self, jobs: tuple[Job, ...]) -> None:
         """Hand in a batch."""
 
-    def wait(self) -> list[Outcome]:
+    def wait(self) -> list[BatchOutcome]:
         """Wait for batches to come back; an empty list when none is out. Raises what a worker raised."""
 
 
@@ -103,7 +103,7 @@ def drive(pool: WorkerPool, jobs: Iterable[Job], limits: Limits) -> Generator[Do
             else:
                 job = outcome.jobs[0]
                 deaths[job.unit.episode_id] += 1
-                final = deaths[job.unit.episode_id] >= _MOST_DEATHS
+                final = deaths[job.unit.episode_id] >= _MAX_DEATHS
                 yield lost(job, "infrastructure", outcome.died, final=final)
                 again.append((Job(job.unit, job.attempt + 1),))
 

@@ -9,7 +9,7 @@ from conditions.running.engines.jobs import Done, Job
 
 # The arms of a task: whoever runs one of them has read its request for all.
 FIRST = 5
-_MOST = 50
+_MAX = 50
 _MILLISECONDS = 250.0
 
 
@@ -45,4 +45,4 @@ class Batches:
     def learn(self, done: Sequence[Done]) -> None:
         """Take note of how long the jobs of a batch took."""
         mean = sum(item.wall_ms for item in done) / len(done)
-        self._size = max(1, min(_MOST, int(_MILLISECONDS / max(mean, _MILLISECONDS / _MOST))))
+        self._size = max(1, min(_MAX, int(_MILLISECONDS / max(mean, _MILLISECONDS / _MAX))))

@@ -14,7 +14,7 @@ from time import monotonic
 
 from pebble import ProcessExpired, ProcessPool
 
-from conditions.running.engines.base import MakeRunner, Outcome, WorkersLostError, drive, most_seconds
+from conditions.running.engines.base import BatchOutcome, MakeRunner, WorkersLostError, drive, most_seconds
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perform
 from conditions.running.engines.process_local import ProcessLocal, leave_interruptions
 from conditions.running.runner import Runner
@@ -25,7 +25,7 @@ from schemarouter.tokens import load_tokenizer
 # One batch at work and one waiting for each process, so that none waits for the way there and back.
 _BATCHES_A_WORKER = 2
 # A pool whose workers end before they took any work is broken: so many in a row are replaced with no batch done.
-_MOST_BROKEN_POOLS = 5
+_MAX_BROKEN_POOLS = 5
 # How often it is looked whether a pool still works, in seconds: of a batch that it had just been given it may never say so.
 _LOOK_SECONDS = 1.0
 
@@ -96,7 +96,7 @@ class _PoolWorkers:
             future.set_exception(BrokenProcessPool(str(error)))
         self._out[future] = jobs, monotonic()
 
-    def wait(self) -> list[Outcome]:
+    def wait(self) -> list[BatchOutcome]:
         while self._out:
             finished, _ = wait(self._out, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
             broken = any(map(_is_broken, finished)) or not self._pool.active
@@ -119,30 +119,30 @@ class _PoolWorkers:
             _end(self._pool)
             self._pool = self._new_pool()
 
-    def _count(self, outcomes: list[Outcome], *, broken: bool) -> None:
+    def _count(self, outcomes: list[BatchOutcome], *, broken: bool) -> None:
         if any(outcome.done is not None for outcome in outcomes):
             self._broken = 0
         elif broken:
             self._broken += 1
-            if self._broken > _MOST_BROKEN_POOLS:
+            if self._broken > _MAX_BROKEN_POOLS:
                 raise WorkersLostError(
                     f"the worker processes ended before they did anything, {self._broken} times in a row; what was done is kept. "
                     "Is there enough memory? The same command goes on, perhaps with fewer --workers."
                 )
 
-    def _outcome(self, future: Future[list[Done]], jobs: tuple[Job, ...], since: float) -> Outcome:
+    def _outcome(self, future: Future[list[Done]], jobs: tuple[Job, ...], since: float) -> BatchOutcome:
         if not future.done() or _is_broken(future):
-            return Outcome(jobs, None, undone=True)
+            return BatchOutcome(jobs, None, undone=True)
         try:
-            return Outcome(jobs, future.result())
+            return BatchOutcome(jobs, future.result())
         except ProcessExpired as error:
-            return Outcome(jobs, None, died=f"the worker ended with {_cause(error.exitcode)}")
+            return BatchOutcome(jobs, None, died=f"the worker ended with {_cause(error.exitcode)}")
         except TimeoutError:
             # The pool goes by the clock on the wall. Where that was set forward nobody was late.
             most = most_seconds(jobs, self._limits)
             if most is not None and monotonic() - since < most:
-                return Outcome(jobs, None, died="the worker was killed before its time was up: the clock was set")
-            return Outcome(jobs, None, late=True)
+                return BatchOutcome(jobs, None, died="the worker was killed before its time was up: the clock was set")
+            return BatchOutcome(jobs, None, late=True)
 
 
 def _is_broken(future: Future[list[Done]]) -> bool:

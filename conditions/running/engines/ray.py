@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable
 from time import monotonic
 from typing import Any
 
-from conditions.running.engines.base import MakeRunner, Outcome, drive, most_seconds
+from conditions.running.engines.base import BatchOutcome, MakeRunner, drive, most_seconds
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perform
 from conditions.running.runner import Runner
 from schemarouter.environ import ONE_THREAD, environment
@@ -95,7 +95,7 @@ class _PoolWorkers:
         actor = self._idle.pop()
         self._out[actor.work.remote(jobs)] = (actor, jobs, monotonic())
 
-    def wait(self) -> list[Outcome]:
+    def wait(self) -> list[BatchOutcome]:
         while self._out:
             timeout = None if self._limits.episode_seconds is None else _LOOK_SECONDS
             ready, _ = self._ray.wait(list(self._out), num_returns=1, timeout=timeout)
@@ -109,7 +109,7 @@ class _PoolWorkers:
         most = most_seconds(jobs, self._limits)
         return most is not None and monotonic() - since > most
 
-    def _outcome(self, reference: Any) -> Outcome:
+    def _outcome(self, reference: Any) -> BatchOutcome:
         actor, jobs, _ = self._out.pop(reference)
         try:
             done = self._ray.get(reference)
@@ -118,12 +118,12 @@ class _PoolWorkers:
             raise (error.cause or error) from None
         except self._ray.exceptions.RayError as error:
             self._idle.append(self._spawn())
-            return Outcome(jobs, None, died=f"the worker was lost ({type(error).__name__})")
+            return BatchOutcome(jobs, None, died=f"the worker was lost ({type(error).__name__})")
         self._idle.append(actor)
-        return Outcome(jobs, done)
+        return BatchOutcome(jobs, done)
 
-    def _killed(self, reference: Any) -> Outcome:
+    def _killed(self, reference: Any) -> BatchOutcome:
         actor, jobs, _ = self._out.pop(reference)
         self._ray.kill(actor)
         self._idle.append(self._spawn())
-        return Outcome(jobs, None, late=True)
+        return BatchOutcome(jobs, None, late=True)

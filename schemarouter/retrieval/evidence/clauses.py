@@ -21,9 +21,9 @@ _KOREAN = (
 )
 _JAPANESE = r"(?:ので|から|けれど|けど|ために|たら|なら|れば|て、|し、|が、|のに|ように|際に|場合|うえで|上で)"
 _ENDINGS: Mapping[str, str] = {"ko": _KOREAN, "mixed": _KOREAN, "ja": _JAPANESE}
-_LEAST = 8
+_MIN = 8
 # A character of Korean or Japanese says about twice as much as a Latin one.
-_LEAST_DENSE = 4
+_MIN_DENSE = 4
 # A conjunction that is part of an identifier (SO-4471) separates nothing.
 _SPLITTERS = {
     **{
@@ -42,7 +42,7 @@ def clauses(text: str, language: str) -> list[str]:
     """The clauses of a text, in order; pieces too short to say anything join the one before. Empty for a blank text."""
     normal = unicodedata.normalize("NFKC", text)
     keep_ending = language in _ENDINGS
-    least = _LEAST_DENSE if keep_ending else _LEAST
+    least = _MIN_DENSE if keep_ending else _MIN
     pieces: list[str] = []
     last = 0
     for match in _SPLITTERS.get(language, _PLAIN).finditer(normal):

@@ -11,7 +11,7 @@ from schemarouter.retrieval.evidence.errors import cure_stems, error_stems, is_t
 from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
 from schemarouter.state import ExecutionState
 
-# Kind of evidence -> its figures. What is switched off in an ablation, and how an explanation is grouped.
+# Kind of evidence -> its features. What is switched off in an ablation, and how an explanation is grouped.
 GROUPS: dict[str, tuple[str, ...]] = {
     "relevance": ("relevance",),
     "needs": ("ready", "one_missing", "more_missing", "missing_unnamed"),
@@ -33,8 +33,8 @@ PLACE = {name: place for place, name in enumerate(FEATURES)}
 PHASES: tuple[str, ...] = ("opening", "after_success", "after_failure")
 _FAILED = ("error", "blocked")
 # Relevance is a logarithm of odds against the best entry; below this it says no more.
-_LEAST_RELEVANCE = -10.0
-_LEAST_SUPPLY = 0.01
+_MIN_RELEVANCE = -10.0
+_MIN_SUPPLY = 0.01
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def phase_of(state: ExecutionState) -> int:
 
 
 class Flow:
-    """Computes the figures of `FEATURES` for every entry of `contracts`."""
+    """Computes the features of `FEATURES` for every entry of `contracts`."""
 
     def __init__(self, contracts: Contracts, relevance: Relevance) -> None:
         self._c = contracts
@@ -90,7 +90,7 @@ class Flow:
         odds = np.exp(log_odds)
         goal = np.where(history.finished, 0.0, odds)
         goal[history.pending] = 1.0
-        table[:, PLACE["relevance"]] = np.maximum(log_odds, _LEAST_RELEVANCE)
+        table[:, PLACE["relevance"]] = np.maximum(log_odds, _MIN_RELEVANCE)
         table[:, PLACE["writes"]] = ~c.read
         table[:, PLACE["destroys"]] = c.destructive
         have = self._have(state, history)
@@ -146,7 +146,7 @@ class Flow:
         here = c.gives.most(weight * np.where(c.give_pair >= 0, by_pair[c.give_pair], 0.0), c.size)
         table[:, PLACE["gives_missing"]] = anywhere
         table[:, PLACE["gives_missing_here"]] = here
-        table[:, PLACE["gives_missing_log"]] = np.log((anywhere + _LEAST_SUPPLY) / _LEAST_SUPPLY)
+        table[:, PLACE["gives_missing_log"]] = np.log((anywhere + _MIN_SUPPLY) / _MIN_SUPPLY)
         table[:, PLACE["gives_missing_fitting"]] = anywhere * query.whole[:, 3]
 
     def _takes(

@@ -31,10 +31,10 @@ _PREFIX = 2
 # German compounds: a part counts less than a word, and short ones stand in too many words.
 _SHORTEST_COMPOUND, _SHORTEST_PART, _PART_WEIGHT = 9, 5, 0.7
 # However often a request says a thing, it says one thing.
-_MOST = 2.0
+_MAX = 2.0
 
 
-class BridgeError(SchemaRouterError):
+class LexiconError(SchemaRouterError):
     """A bridge file that cannot be used."""
 
 
@@ -118,11 +118,11 @@ def identity_of(folder: Path = FOLDER) -> str:
     return sha256_hex("\n".join(digests).encode())
 
 
-class Bridge:
+class Lexicon:
     """Translates requests into weighted English stems."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        self._unread = {p.stem: read_model(p, _File, BridgeError).root for p in _files(folder)}
+        self._unread = {p.stem: read_model(p, _File, LexiconError).root for p in _files(folder)}
         self._lists: dict[str, _List] = {}
         self.identity = identity_of(folder)
 
@@ -138,7 +138,7 @@ class Bridge:
             for term, weight in found:
                 share = weight / math.sqrt(len(term.stems))
                 for word in term.stems:
-                    weights[word] = min(_MOST, weights.get(word, 0.0) + share)
+                    weights[word] = min(_MAX, weights.get(word, 0.0) + share)
         return weights
 
     def _list(self, name: str) -> _List | None:
@@ -149,6 +149,6 @@ class Bridge:
 
 
 @cache
-def shared_bridge() -> Bridge:
+def shared_lexicon() -> Lexicon:
     """The bridge of the package, read once a process."""
-    return Bridge()
+    return Lexicon()

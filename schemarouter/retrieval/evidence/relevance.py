@@ -82,7 +82,7 @@ def _relative(values: Floats) -> Floats:
     return np.asarray(values / best) if best > 0 else values
 
 
-def _standing_out(cosines: Floats) -> Floats:
+def _clipped_z(cosines: Floats) -> Floats:
     """How far a cosine stands above the others of its query, along the last axis, from 0 to 1."""
     deviation = cosines.std(axis=-1, keepdims=True)
     scores = (cosines - cosines.mean(axis=-1, keepdims=True)) / (deviation + _TINY)
@@ -199,7 +199,7 @@ class Relevance:
         """Evidence of a request."""
         request = self._requests.get(query)
         cosines = self._matrix @ request.vectors.T
-        standing = _standing_out(cosines.T)
+        standing = _clipped_z(cosines.T)
         words = np.stack([self._bm25.scores(wanted) for wanted in request.wanted_by_clause])
         best = np.full(len(self._contracts.providers), -1.0)
         np.maximum.at(best, self._contracts.provider, cosines[:, 0])
@@ -208,7 +208,7 @@ class Relevance:
         whole = np.stack(
             (
                 self._bm25.scores(request.wanted), standing[0], self._operation_share(request.wanted),
-                self._providers.scores(request.wanted)[provider], _standing_out(best)[provider], literal,
+                self._providers.scores(request.wanted)[provider], _clipped_z(best)[provider], literal,
             ),
             axis=1,
         )  # fmt: skip

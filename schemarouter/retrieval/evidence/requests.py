@@ -10,7 +10,7 @@ import numpy as np
 from schemarouter.caches import Latest
 from schemarouter.retrieval.evidence.clauses import clauses
 from schemarouter.retrieval.evidence.contracts import Floats
-from schemarouter.retrieval.evidence.lexicon import Bridge
+from schemarouter.retrieval.evidence.lexicon import Lexicon
 from schemarouter.retrieval.evidence.literals import Shape, literals, shape
 from schemarouter.retrieval.evidence.words import content_stems
 from schemarouter.retrieval.language import language_of
@@ -36,8 +36,8 @@ class Request:
 class Requests:
     """Reads requests, and remembers the latest: nested catalogs are asked the same; the only place where they are encoded."""
 
-    def __init__(self, bridge: Bridge, queries: QueryVectors) -> None:
-        self._bridge = bridge
+    def __init__(self, lexicon: Lexicon, queries: QueryVectors) -> None:
+        self._lexicon = lexicon
         self._queries = queries
         self._known: Latest[Request] = Latest(self._read, _KEPT)
 
@@ -57,7 +57,7 @@ class Requests:
         )
 
     def _wanted(self, text: str, language: str) -> dict[str, float]:
-        weights = self._bridge.stems(text, language)
+        weights = self._lexicon.stems(text, language)
         for word in content_stems(text, language):
             weights[word] = max(weights.get(word, 0.0), 1.0)
         return weights

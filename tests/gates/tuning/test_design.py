@@ -1,4 +1,4 @@
-"""The design: folds that depend on ids alone, figures as the retriever has them, weights from the tasks that were named."""
+"""The design: folds that depend on ids alone, features as the retriever has them, weights from the tasks that were named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gates.tuning.decision_points import all_moments
+from gates.tuning.decision_points import all_decision_points
 from gates.tuning.design import GROUPS, FittedWeights, folds_of, no_weights
 from schemarouter.catalog.views import VIEWS, View, viewed
 from schemarouter.retrieval.base import entries_of
@@ -43,29 +43,29 @@ def test_folds_are_the_same_in_every_process() -> None:
 
 
 def test_every_kind_of_evidence_can_be_left_out_and_has_figures_of_its_own() -> None:
-    named = [name for figures in GROUPS.values() for name in figures]
+    named = [name for features in GROUPS.values() for name in features]
     assert sorted(named) == sorted({*relevance.FEATURES, *flow.FEATURES} - {"relevance"})
 
 
 def test_moments_are_those_of_every_plan_with_what_is_still_to_come() -> None:
-    moments = all_moments(SURFACE, CATALOGS[SMALL], "full")
-    chain = [moment for moment in moments if moment.task == "toy-en-01"]
-    assert [moment.coming for moment in chain] == [
+    decision_points = all_decision_points(SURFACE, CATALOGS[SMALL], "full")
+    chain = [point for point in decision_points if point.task == "toy-en-01"]
+    assert [point.coming for point in chain] == [
         ("shop.find_order", "shop.ship_order", "crane.lift"), ("shop.ship_order", "crane.lift"), ("crane.lift",)
     ]  # fmt: skip
     assert chain[0].query == "Send the Blue lamp and lift it. 1"
     assert chain[1].query == chain[1].state.retrieval_query()
-    cured = [moment.next_route for moment in moments if moment.task == "toy-en-02"]
+    cured = [point.next_route for point in decision_points if point.task == "toy-en-02"]
     assert cured == ["shop.find_order", "shop.ship_order", "lease.renew", "shop.ship_order"]
-    retried = [moment.next_route for moment in moments if moment.task == "toy-en-03"]
+    retried = [point.next_route for point in decision_points if point.task == "toy-en-03"]
     assert retried == ["shop.find_order", *["shop.ship_order"] * 3]
 
 
 def test_a_moment_knows_nothing_of_what_comes_next_but_its_label() -> None:
-    for moment in all_moments(SURFACE, CATALOGS[SMALL], "full"):
-        assert len(moment.state.executed_registered_route_ids) <= moment.turn
-        later = {*moment.coming} - {*moment.state.executed_registered_route_ids}
-        assert not any(route in moment.query for route in later)
+    for point in all_decision_points(SURFACE, CATALOGS[SMALL], "full"):
+        assert len(point.state.executed_registered_route_ids) <= point.turn
+        later = {*point.coming} - {*point.state.executed_registered_route_ids}
+        assert not any(route in point.query for route in later)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -75,8 +75,8 @@ def test_ranks_of_the_design_are_those_of_the_retriever(view: View) -> None:
     for size, catalog in CATALOGS.items():
         retriever = build_typed(entries_of(viewed(catalog, view)), weights=weights.as_weights())
         hits = made.hits(size, made.tasks, weights)
-        for number, moment in enumerate(made.moments):
-            place = retriever.rank(moment.query, k=99).ids.index(moment.next_route)
+        for number, point in enumerate(made.decision_points):
+            place = retriever.rank(point.query, k=99).ids.index(point.next_route)
             assert made.rank_of_next(size, number, weights) == place + 1
             assert hits[number] == (place < made.protocol.conditions.top_k)
 
@@ -84,8 +84,8 @@ def test_ranks_of_the_design_are_those_of_the_retriever(view: View) -> None:
 def test_ties_are_ranked_by_id() -> None:
     made = design()
     nothing = FittedWeights(np.zeros((3, len(relevance.FEATURES))), np.zeros((3, len(flow.FEATURES))))
-    for number, moment in enumerate(made.moments):
-        assert made.rank_of_next(LARGE, number, nothing) == CATALOG.route_ids.index(moment.next_route) + 1
+    for number, point in enumerate(made.decision_points):
+        assert made.rank_of_next(LARGE, number, nothing) == CATALOG.route_ids.index(point.next_route) + 1
 
 
 def test_weights_depend_on_the_tasks_that_were_named_and_on_no_other() -> None:

@@ -19,9 +19,9 @@ def drawn(count: int, seed: int = 1) -> list[Choice]:
     made = []
     for number in range(count):
         phase = number % PHASES
-        figures = random.normal(size=(SIZE, KNOWN.shape[1]))
-        odds = np.exp(figures @ KNOWN[phase])
-        made.append(Choice(figures, (int(random.choice(SIZE, p=odds / odds.sum())),), phase))
+        features = random.normal(size=(SIZE, KNOWN.shape[1]))
+        odds = np.exp(features @ KNOWN[phase])
+        made.append(Choice(features, (int(random.choice(SIZE, p=odds / odds.sum())),), phase))
     return made
 
 
@@ -31,7 +31,7 @@ def objective(choices: list[Choice], shared: float, deviation: float) -> Objecti
 
 @pytest.mark.parametrize("penalties", [(0.0, 0.0), (0.3, 0.0), (0.0, 0.7), (0.01, 0.1)])
 def test_gradient_and_hessian_are_slopes(penalties: tuple[float, float]) -> None:
-    loss = objective([*drawn(7), Choice(drawn(1, seed=5)[0].figures, (0, 3, 4), 1)], *penalties)
+    loss = objective([*drawn(7), Choice(drawn(1, seed=5)[0].features, (0, 3, 4), 1)], *penalties)
     random = np.random.default_rng(2)
     for _ in range(5):
         at = random.normal(size=(1 + PHASES) * KNOWN.shape[1])
@@ -54,13 +54,13 @@ def test_nothing_is_left_to_descend() -> None:
 
 def test_figures_off_by_rounding_give_the_same_rounded_weights() -> None:
     choices = drawn(90)
-    noisy = [Choice(item.figures * (1 + 4e-16), item.right, item.phase) for item in choices]
+    noisy = [Choice(item.features * (1 + 4e-16), item.right, item.phase) for item in choices]
     one, other = (fit(items, PHASES, shared=3e-4, deviation=3e-3) for items in (choices, noisy))
     np.testing.assert_allclose(one, other, atol=1e-10)
 
 
 def test_a_fit_that_does_not_get_there_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gates.tuning.logit._MOST_STEPS", 1)
+    monkeypatch.setattr("gates.tuning.logit._MAX_STEPS", 1)
     with pytest.raises(SchemaRouterError, match="did not converge in 1 Newton steps"):
         fit(drawn(90), PHASES, shared=1e-3, deviation=1e-2)
 
@@ -89,7 +89,7 @@ def test_a_phase_without_choices_has_the_common_weights() -> None:
 
 
 def test_a_figure_that_is_always_0_weighs_nothing_and_the_order_of_choices_does_not_matter() -> None:
-    choices = [Choice(choice.figures * [1, 1, 0, 1], choice.right, choice.phase) for choice in drawn(90)]
+    choices = [Choice(choice.features * [1, 1, 0, 1], choice.right, choice.phase) for choice in drawn(90)]
     found = fit(choices, PHASES, shared=1e-3, deviation=1e-2)
     assert (found[:, 2] == 0).all()
     np.testing.assert_allclose(fit(choices[::-1], PHASES, shared=1e-3, deviation=1e-2), found, atol=1e-10)
@@ -101,8 +101,8 @@ def test_the_same_choices_give_the_same_bytes() -> None:
 
 
 def test_several_right_entries_share_a_choice() -> None:
-    figures = np.asarray([[1.0], [1.0], [0.0]])
-    both = fit([Choice(figures, (0, 1), 0)], 1, shared=0.1, deviation=0.1)
-    one = fit([Choice(figures, (0,), 0), Choice(figures, (1,), 0)], 1, shared=0.1, deviation=0.1)
+    features = np.asarray([[1.0], [1.0], [0.0]])
+    both = fit([Choice(features, (0, 1), 0)], 1, shared=0.1, deviation=0.1)
+    one = fit([Choice(features, (0,), 0), Choice(features, (1,), 0)], 1, shared=0.1, deviation=0.1)
     np.testing.assert_allclose(both, one, atol=1e-5)
     assert both[0, 0] > 0

@@ -34,8 +34,8 @@ def test_each_task_is_judged_in_exactly_one_fold() -> None:
     assert sorted(judged) == design().tasks
     hits = out_of_fold(design(), folds())
     assert sorted(hits) == [SMALL, LARGE]
-    for by_moment in hits.values():
-        assert sorted(by_moment) == list(range(len(design().moments)))
+    for by_decision_point in hits.values():
+        assert sorted(by_decision_point) == list(range(len(design().decision_points)))
 
 
 def told(fold: Fold) -> tuple[object, ...]:
@@ -62,7 +62,7 @@ def test_what_a_held_out_task_holds_leaves_its_folds_weights_as_they_are(place: 
 def test_a_penalty_is_tried_on_every_moment_once_and_the_best_is_picked() -> None:
     tried, picked = choose(design(), design().tasks, GRID, 2)
     assert [item.penalty for item in tried] == list(GRID)
-    assert {item.moments for item in tried} == {len(design().moments)}
+    assert {item.decision_points for item in tried} == {len(design().decision_points)}
     best = max(item.hits for item in tried)
     assert picked == max((item.penalty for item in tried if item.hits == best), key=lambda penalty: penalty.shared)
 
@@ -102,14 +102,14 @@ def test_ablation_keeps_folds_and_penalties_and_leaves_evidence_out() -> None:
 
 
 def test_recall_counts_moments_of_the_phase_and_language_asked_for() -> None:
-    hits = {number: number % 3 > 0 for number in range(len(design().moments))}
+    hits = {number: number % 3 > 0 for number in range(len(design().decision_points))}
     opening, later = (recall(design(), hits, opening=first) for first in (True, False))
-    assert opening.moments == len(design().tasks)
-    assert opening.moments + later.moments == len(hits)
+    assert opening.decision_points == len(design().tasks)
+    assert opening.decision_points + later.decision_points == len(hits)
     assert opening.hits + later.hits == sum(hits.values())
-    assert later.value == later.hits / later.moments
+    assert later.value == later.hits / later.decision_points
     low, high = later.interval.low, later.interval.high
-    assert low is not None and high is not None and low <= later.hits / later.moments <= high
+    assert low is not None and high is not None and low <= later.hits / later.decision_points <= high
     assert recall(design(), hits, opening=True, language="en") == opening
     assert recall(design(), hits, opening=True, language="ko").value is None
 
@@ -133,4 +133,4 @@ def test_tuning_is_the_same_bytes_twice_and_tells_all_it_did() -> None:
         assert "without" not in view
         assert view["picked"] == {"shared": WEAK.shared, "deviation": WEAK.deviation}
         assert set(view["out_of_fold"][str(size)]["opening"]) == {"all", *protocol.languages}
-        assert view["out_of_fold"][str(size)]["opening"]["all"]["moments"] == len(tasks)
+        assert view["out_of_fold"][str(size)]["opening"]["all"]["decision_points"] == len(tasks)

@@ -38,16 +38,16 @@ def design(view: View = "full") -> Design:
 
 
 def altered(tasks: set[str]) -> Design:
-    """The design with other moments for some tasks: what was asked, and what comes next, are others."""
+    """The design with other decision points for some tasks: what was asked, and what comes next, are others."""
     made = Design(toy_protocol(), many(), CATALOGS, "full")
-    made.moments = [
+    made.decision_points = [
         replace(
-            moment,
-            state=moment.state.model_copy(update={"original_query": "Purge the crane"}),
-            coming=("aux.purge", *moment.coming),
+            point,
+            state=point.state.model_copy(update={"original_query": "Purge the crane"}),
+            coming=("aux.purge", *point.coming),
         )
-        if moment.task in tasks
-        else moment
-        for moment in made.moments
+        if point.task in tasks
+        else point
+        for point in made.decision_points
     ]
     return made

@@ -95,11 +95,11 @@ def test_missing_is_what_is_needed_less_what_was_observed(entries: list[Entry], 
         known = kind in seen or any("_" in name and kind.endswith(f"_{name}") and "." not in kind for name in seen)
         givers = sum(giver in done for giver, what in gives(entries) if what == kind)
         lacking[taker] += max(count - max(givers, 1), 0) if known else count
-    table = retriever.figures(state.original_query, state, np.zeros(len(entries)))
+    table = retriever.features(state.original_query, state, np.zeros(len(entries)))
     for row, entry in zip(table, entries, strict=True):
-        figures = {name: row[PLACE[name]] for name in ("ready", "one_missing", "more_missing", "missing_unnamed")}
+        features = {name: row[PLACE[name]] for name in ("ready", "one_missing", "more_missing", "missing_unnamed")}
         missing = lacking[entry.id]
-        assert figures == {
+        assert features == {
             "ready": missing == 0, "one_missing": missing == 1, "more_missing": missing > 1, "missing_unnamed": missing > 0
         }  # fmt: skip
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preregistration.protocol import load_protocol
-from schemarouter.retrieval.evidence.lexicon import FOLDER, Bridge, BridgeError, shared_bridge
+from schemarouter.retrieval.evidence.lexicon import FOLDER, Lexicon, LexiconError, shared_lexicon
 from schemarouter.retrieval.evidence.words import stem
 from surface.loader import ROOT, load_full_catalog, load_surface
 from tests.strategies import LAWS
@@ -26,12 +26,12 @@ LISTS = sorted(FOLDER.glob("*.json"))
 every_list = pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 
 
-def made(folder: Path, **lists: dict[str, list[str]]) -> Bridge:
+def made(folder: Path, **lists: dict[str, list[str]]) -> Lexicon:
     """A bridge of these lists: language -> term -> what it means."""
     for language, terms in lists.items():
         told = {term: {"means": means, "from": "catalog:shop.find_order"} for term, means in terms.items()}
         (folder / f"{language}.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
-    return Bridge(folder)
+    return Lexicon(folder)
 
 
 def test_the_longest_term_wins_and_nothing_inside_it_is_found_again(tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_mixed_requests_are_korean_and_english(tmp_path: Path) -> None:
 @LAWS
 @given(text=st.text(max_size=20) | st.text("주문이동 ", max_size=12), language=st.sampled_from([*LANGUAGES, "unknown"]))
 def test_weights_are_above_0_and_at_most_2_for_any_text(text: str, language: str) -> None:
-    weights = shared_bridge().stems(text, language)
+    weights = shared_lexicon().stems(text, language)
     assert all(0 < weight <= 2 for weight in weights.values())
-    assert weights == shared_bridge().stems(unicodedata.normalize("NFKC", text), language)
+    assert weights == shared_lexicon().stems(unicodedata.normalize("NFKC", text), language)
 
 
 @LAWS
@@ -108,7 +108,7 @@ def test_terms_found_anywhere_are_what_a_naive_left_to_right_search_finds(text: 
 
 
 @cache
-def _of_letters() -> Bridge:
+def _of_letters() -> Lexicon:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -139,8 +139,8 @@ def told(**entry: Any) -> str:
 )
 def test_a_malformed_list_is_refused_with_its_name_and_the_place(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "es.json").write_text(text)
-    with pytest.raises(BridgeError, match=rf"^es\.json: .*{message}"):
-        Bridge(tmp_path)
+    with pytest.raises(LexiconError, match=rf"^es\.json: .*{message}"):
+        Lexicon(tmp_path)
 
 
 def test_the_identity_follows_from_the_bytes_and_names_of_the_lists(tmp_path: Path) -> None:
@@ -207,5 +207,5 @@ def test_every_meaning_is_a_word_of_the_catalog(path: Path) -> None:
 
 @every_list
 def test_every_term_is_found_in_a_request_that_is_nothing_else(path: Path) -> None:
-    bridge = shared_bridge()
+    bridge = shared_lexicon()
     assert [term for term in entries(path) if not bridge.stems(term, path.stem)] == []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.evidence.contracts import Contracts
-from schemarouter.retrieval.evidence.lexicon import shared_bridge
+from schemarouter.retrieval.evidence.lexicon import shared_lexicon
 from schemarouter.retrieval.evidence.relevance import FEATURES, QueryEvidence, Relevance, WeightedBM25
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.vectors import QueryVectors
@@ -119,9 +119,9 @@ def shop(number: int) -> list[Entry]:
 
 
 def said(query: str, entries: Sequence[Entry], **cosines: float) -> dict[str, dict[str, float]]:
-    """The figures of a request by name and route, where they are not 0."""
+    """The features of a request by name and route, where they are not 0."""
     encoder = Pinned(**{"query": 1.0, **cosines})
-    requests = Requests(shared_bridge(), QueryVectors(encoder))
+    requests = Requests(shared_lexicon(), QueryVectors(encoder))
     read = Relevance(entries, Contracts(entries), encoder, requests).read(query)
     table = read.features(np.zeros(len(entries), np.bool_))
     return {

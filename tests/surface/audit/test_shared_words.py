@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schemarouter.retrieval.evidence.lexicon import shared_bridge
+from schemarouter.retrieval.evidence.lexicon import shared_lexicon
 from schemarouter.retrieval.evidence.words import stem
 from surface.audit.words import TermFinder, as_lines, catalog_text, new_words, report
 from surface.loader import ROOT, load_full_catalog, load_surface
@@ -50,7 +50,7 @@ def test_what_is_found_is_what_the_bridge_of_the_package_translates() -> None:
         query, language = task.prompt.query, task.prompt.language
         found = packaged.found(query, language)
         means = {stem(w) for key in found for mean in packaged.entries[key]["means"] for w in mean.casefold().split()}
-        assert means == set(shared_bridge().stems(query, language))
+        assert means == set(shared_lexicon().stems(query, language))
 
 
 @pytest.mark.slow

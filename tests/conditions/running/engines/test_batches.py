@@ -36,7 +36,7 @@ def test_every_job_is_handed_out_once_and_in_order(jobs: list[Job], times: list[
         taken += batch
         if times:
             queue.learn(took(batch, times.pop()))
-        assert len(batch) <= 2 * batches._MOST
+        assert len(batch) <= 2 * batches._MAX
     assert taken == jobs
     assert queue.take() == ()
 

@@ -8,34 +8,34 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conditions.running.engines.base import Outcome, drive
+from conditions.running.engines.base import BatchOutcome, drive
 from conditions.running.engines.jobs import Done, Job, Limits, lost
 from schemarouter.records import Ended, decode
 from tests.conditions.running.engines.test_pool import PLAN
 from tests.strategies import laws
 
 JOBS = tuple(Job(unit, 1) for unit in PLAN.units)
-Fate = Callable[[tuple[Job, ...]], Outcome]
+Fate = Callable[[tuple[Job, ...]], BatchOutcome]
 
 
 def finished(job: Job) -> Done:
     return Done(job.unit, job.attempt, b"", 1.0)
 
 
-def done(jobs: tuple[Job, ...]) -> Outcome:
-    return Outcome(jobs, [finished(job) for job in jobs])
+def done(jobs: tuple[Job, ...]) -> BatchOutcome:
+    return BatchOutcome(jobs, [finished(job) for job in jobs])
 
 
-def undone(jobs: tuple[Job, ...]) -> Outcome:
-    return Outcome(jobs, None, undone=True)
+def undone(jobs: tuple[Job, ...]) -> BatchOutcome:
+    return BatchOutcome(jobs, None, undone=True)
 
 
-def late(jobs: tuple[Job, ...]) -> Outcome:
-    return Outcome(jobs, None, late=True)
+def late(jobs: tuple[Job, ...]) -> BatchOutcome:
+    return BatchOutcome(jobs, None, late=True)
 
 
-def died(jobs: tuple[Job, ...]) -> Outcome:
-    return Outcome(jobs, None, died="struck")
+def died(jobs: tuple[Job, ...]) -> BatchOutcome:
+    return BatchOutcome(jobs, None, died="struck")
 
 
 class MadeUp:
@@ -54,7 +54,7 @@ class MadeUp:
         self._out.append(jobs)
         self.seen.append(jobs)
 
-    def wait(self) -> list[Outcome]:
+    def wait(self) -> list[BatchOutcome]:
         if not self._out:
             return []
         fate = self._fates.popleft() if self._fates else done

@@ -165,7 +165,7 @@ def test_a_worker_that_hangs_is_a_failed_episode_on_record(
 ) -> None:
     monkeypatch.setattr("conditions.running.engines.base.GRACE_SECONDS", 2.0)
     monkeypatch.setattr("conditions.running.engines.batches.FIRST", 1)
-    monkeypatch.setattr("conditions.running.engines.batches._MOST", 1)
+    monkeypatch.setattr("conditions.running.engines.batches._MAX", 1)
     # Long enough for whatever does not hang, also on a busy machine.
     limits = Limits(episode_seconds=2)
     folder = fill(tmp_path / "run", Pool(Faulty(fault, str(tmp_path), 2 if fault == "deaf" else 1), 2, limits), limits)
@@ -225,7 +225,7 @@ def test_workers_that_die_before_they_took_any_work_are_replaced_and_nobody_is_b
 def test_workers_that_always_die_end_the_run_with_one_message_and_nothing_on_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conditions.running.engines.pool._MOST_BROKEN_POOLS", 1)
+    monkeypatch.setattr("conditions.running.engines.pool._MAX_BROKEN_POOLS", 1)
     with pytest.raises(WorkersLostError, match=r"before they did anything, 2 times in a row.*same command") as told:
         fill(tmp_path / "run", Pool(partial(os._exit, 7), 1))
     assert told.value.exit_code == 3

@@ -1,4 +1,4 @@
-"""The arms of the experiment under weights that have not seen the task they run on."""
+"""The conditions of the experiment under weights that have not seen the task they run on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from conditions.running.plan import Plan
 from conditions.running.runner import Runner
 from gates.episode_table import EpisodeRow
-from gates.measures import SR_CONDITIONS, measure
+from gates.measures import measure
 from gates.replay import Replay
 from gates.tuning.search import Fold
+from preregistration.names import SR_CONDITIONS
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
@@ -21,7 +22,7 @@ from schemarouter.tokens import TokenCounter
 from surface.loader import Surface
 
 
-def arms_out_of_fold(
+def conditions_out_of_fold(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
 ) -> list[EpisodeRow]:
     """Run every arm that retrieves on every task, with the retriever of the task's fold, and measure it.
@@ -43,6 +44,6 @@ def arms_out_of_fold(
             record = runner.run(unit)
             task, catalog = surface.by_id[unit.task], catalogs[unit.catalog]
             timeline = Replay(record, task, catalog, protocol, counter, unit.episode_id).run()
-            figures = measure(record, timeline, task.key, protocol.conditions)
-            rows.append(EpisodeRow(unit.task, unit.catalog, unit.condition, figures))
+            features = measure(record, timeline, task.key, protocol.conditions)
+            rows.append(EpisodeRow(unit.task, unit.catalog, unit.condition, features))
     return rows
