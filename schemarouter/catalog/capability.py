@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from schemarouter.canonical import fingerprint
 from schemarouter.catalog.tools import MAX_TOOL_NAME, read_tool, tool_name
@@ -39,7 +40,8 @@ class Contract(BaseModel):
     type: JsonType
     description: str = ""
     semantic_id: SemanticId | None = None
-    unit: str | None = None
+    # µ and μ, ℃ and °C, Å and Å are one unit each.
+    unit: Annotated[str, AfterValidator(partial(unicodedata.normalize, "NFKC"))] | None = None
     dimension: Name | None = None
     qualifiers: dict[Word, Word] = Field(default_factory=dict)
     identifier: bool = False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 from schemarouter.catalog import Capability, Catalog
+from schemarouter.errors import SchemaRouterError
 
 # Scores are rounded to this many decimals before they are ordered, so that the last bits of a BLAS cannot reorder ties.
 SCORE_DECIMALS = 6
@@ -76,8 +79,33 @@ class Retriever(Protocol):
         """Return at most `k` entries, best first; a smaller `k` gives a prefix of a larger one's ranking."""
 
 
+class RetrieverError(SchemaRouterError):
+    """Entries that cannot be ranked, or a ranking that is none."""
+
+
+def by_id(entries: Sequence[Entry]) -> list[Entry]:
+    """Entries in the order of their ids. Raises RetrieverError for an id that stands twice: it would be counted twice."""
+    ranked = sorted(entries, key=lambda entry: entry.id)
+    twice = sorted({one.id for one, other in pairwise(ranked) if one.id == other.id})
+    if twice:
+        shown = ", ".join(map(repr, twice[:3])) + (", …" if len(twice) > 3 else "")
+        raise RetrieverError(
+            f"{len(twice)} ids stand twice among {len(ranked)} entries: {shown}. Give each entry an id of its own."
+        )
+    return ranked
+
+
 def ordered(pairs: Iterable[tuple[str, float]], k: int) -> tuple[tuple[str, float], ...]:
-    """The best `k` of ``(id, score)`` pairs in the total order: score descending, then id ascending."""
+    """The best `k` of ``(id, score)`` pairs in the total order: score descending, then id ascending.
+
+    Raises RetrieverError for a score that is not a number: it has no place in any order.
+    """
+    pairs = list(pairs)
+    lost = next((entry_id for entry_id, score in pairs if math.isnan(score)), None)
+    if lost is not None:
+        raise RetrieverError(
+            f"the score of {lost!r} is not a number (NaN), so it cannot be ranked; see where it comes from."
+        )
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: max(k, 0)])
 
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage, empty_reason
+from schemarouter.retrieval.base import Entry, Ranking, Stage, by_id, empty_reason
 from schemarouter.retrieval.spec import Declaration, Option
-from schemarouter.retrieval.text import tokenize
+from schemarouter.retrieval.text import cut_query, tokenize
 
 # Far beyond any use: k1 is all but linear in the term frequency there, and no score overflows.
 _LARGEST = 1e6
@@ -93,9 +93,9 @@ class BM25Index:
         return chosen, scores[chosen]
 
     def _lists(self, tokens: Sequence[str]) -> tuple[list[NDArray[np.int32]], list[Floats]]:
-        """Documents and weights of each known term of a query, in the order in which the terms first stand there."""
+        """Documents and weights of each known term of a query, by term: sums do not depend on the order of a query's words."""
         documents, weights = [], []
-        for term, count in _counted(tokens).items():
+        for term, count in sorted(Counter(tokens).items()):
             number = self.vocabulary.get(term)
             if number is not None:
                 start, stop = self._bounds[number], self._bounds[number + 1]
@@ -115,12 +115,6 @@ class BM25Index:
         for doc_ids, gains in zip(documents, weights, strict=True):
             np.add.at(scores, doc_ids, gains)
         return scores
-
-
-def _counted(tokens: Sequence[str]) -> Mapping[str, int]:
-    """How often each token stands in a query, in the order in which they first do."""
-    once = dict.fromkeys(tokens, 1)
-    return once if len(once) == len(tokens) else Counter(tokens)
 
 
 def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> Floats:
@@ -145,16 +139,18 @@ class BM25:
         epsilon: float = 0.25,
         tokenizer: Callable[[str], list[str]] = tokenize,
     ) -> None:
-        ordered_entries = sorted(entries, key=lambda entry: entry.id)
+        ordered_entries = by_id(entries)
         self._ids = [entry.id for entry in ordered_entries]
         self._tokenize = tokenizer
         self.index = BM25Index([tokenizer(entry.text) for entry in ordered_entries], k1=k1, b=b, epsilon=epsilon)
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Return the best `k` matching entries."""
-        chosen, scores = self.index.top_k(self._tokenize(query), k)
+        text, cut = cut_query(query)
+        chosen, scores = self.index.top_k(self._tokenize(text), k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
-        note = empty_reason(items, k, len(self._ids), "no term of the query is in the index")
+        reason = empty_reason(items, k, len(self._ids), "no term of the query is in the index")
+        note = "; ".join(filter(None, (reason, cut)))
         return Ranking(items, (Stage("bm25", len(items), note),))
 
 

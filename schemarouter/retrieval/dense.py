@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemarouter.canonical import fingerprint
-from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, empty_reason
+from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, by_id, empty_reason
 from schemarouter.retrieval.bm25 import kth_highest, top_k
 from schemarouter.retrieval.sentence import SentenceEncoder
 from schemarouter.retrieval.spec import Declaration, Option
+from schemarouter.retrieval.text import cut_query
 from schemarouter.retrieval.use_m3 import UseM3
 from schemarouter.retrieval.vectors import (
     Encoder,
@@ -72,7 +73,7 @@ class Dense:
     """Ranks every entry by cosine."""
 
     def __init__(self, entries: Sequence[Entry], *, encoder: Encoder, queries: QueryVectors) -> None:
-        ordered_entries = sorted(entries, key=lambda entry: entry.id)
+        ordered_entries = by_id(entries)
         self._ids = [entry.id for entry in ordered_entries]
         self._encoder = encoder
         self._queries = queries
@@ -82,12 +83,13 @@ class Dense:
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Return the best `k` entries; an empty query or an empty catalog has no ranking."""
+        query, cut = cut_query(query)
         if not query.strip() or not self._ids:
             why = "the query is empty" if self._ids else "there are no entries"
             return Ranking((), (Stage("dense", 0, why),))
         chosen, scores = self._search.search(self._queries.get(query), k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
-        notes = (empty_reason(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query))
+        notes = (empty_reason(items, k, len(self._ids)), self._unread, unread_of_query(self._encoder, query), cut)
         note = "; ".join(filter(None, notes))
         return Ranking(items, (Stage("dense", len(items), note),))
 

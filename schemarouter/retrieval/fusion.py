@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, Usage, empty_reason, ordered
@@ -38,7 +39,6 @@ class ReciprocalRankFusion:
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Fuse the full rankings of all nested retrievers, so that a smaller `k` is a prefix of a larger one's."""
-        scores: dict[str, float] = {}
         stages: list[Stage] = []
         parts: dict[str, dict[str, float]] = {}
         keys: list[str] = []
@@ -49,10 +49,9 @@ class ReciprocalRankFusion:
             usage += ranking.usage
             keys.append(_key(ranking, nested, keys))
             for position, (entry_id, _) in enumerate(ranking.items, start=1):
-                gain = 1.0 / (self._k + position)
-                scores[entry_id] = scores.get(entry_id, 0.0) + gain
-                parts.setdefault(entry_id, {})[keys[-1]] = gain
-        items = ordered(scores.items(), k)
+                parts.setdefault(entry_id, {})[keys[-1]] = 1.0 / (self._k + position)
+        # Summed exactly: the order of the nested rankings decides nothing.
+        items = ordered(((entry_id, math.fsum(gains.values())) for entry_id, gains in parts.items()), k)
         note = empty_reason(items, k, self._depth, "no nested retriever returned anything")
         chosen = {entry_id: parts[entry_id] for entry_id, _ in items}
         return Ranking(items, (*stages, Stage("rrf", len(items), note)), usage, chosen)

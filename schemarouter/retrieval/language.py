@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
+
+from schemarouter.retrieval.text import normalise
 
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
     name: frozenset(words.split())
@@ -14,7 +15,7 @@ FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
         "de": "der die das und ist im in den dem ein eine für auf mit bitte wir ich von zu zum zur nicht bei an",
     }.items()
 }
-_ADDRESS = re.compile(r"\S+@\S+")
+_WORD = re.compile(r"\S+")
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
@@ -25,7 +26,8 @@ _MIN_ENGLISH_WORDS = 3
 
 def language_of(text: str) -> str:
     """Return ``en``, ``ko``, ``es``, ``ja``, ``de`` or ``mixed`` (Korean with English terms); ``unknown`` without letters."""
-    text = _ADDRESS.sub(" ", unicodedata.normalize("NFKC", text))
+    # Mail addresses say nothing of a language.
+    text = _WORD.sub(lambda word: " " if "@" in word[0][1:-1] else word[0], normalise(text))
     hangul, kana = len(_HANGUL.findall(text)), len(_KANA.findall(text))
     if kana > hangul or (not hangul and _HAN.search(text)):
         return "ja"

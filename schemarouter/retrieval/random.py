@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from schemarouter.retrieval.base import Entry, Ranking, Stage, empty_reason, ordered
+from schemarouter.retrieval.base import Entry, Ranking, Stage, by_id, empty_reason, ordered
 from schemarouter.retrieval.spec import Declaration, Option
 
 DECLARATION = Declaration(
@@ -19,7 +19,7 @@ class Random:
     """Orders entries by a hash of seed, query and id: uniform, without state, the same on every machine."""
 
     def __init__(self, entries: Sequence[Entry], *, seed: int) -> None:
-        self._ids = [entry.id for entry in entries]
+        self._ids = [entry.id for entry in by_id(entries)]
         self._seed = seed
 
     def rank(self, query: str, *, k: int) -> Ranking:

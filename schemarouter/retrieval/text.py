@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from schemarouter.invisible import without_ignorable
+
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
 # Without the double hyphen \u30a0 and the middle dot \u30fb, which are punctuation.
@@ -41,10 +43,35 @@ _TOKEN = re.compile(
 )
 
 
+# NFKC would make 11/2 of 1½ and 102 of 10²: a number and what is written small behind it are two numbers.
+_SMALL_NUMBER = re.compile(
+    r"(?<=\d)(?=[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070\u2074-\u2079\u2080-\u2089\u2150-\u215e\u2189])"
+)
+# Requests are read up to here; nobody writes longer ones, and a pasted file would take minutes.
+MAX_QUERY_CHARACTERS = 20_000
+
+
+def normalise(text: str) -> str:
+    """The text as all lexical reading begins: NFKC, without ignorable characters, small numbers apart from large ones."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", _SMALL_NUMBER.sub(" ", without_ignorable(text)))
+
+
+def cut_query(query: str) -> tuple[str, str]:
+    """A query without ignorable characters, cut to `MAX_QUERY_CHARACTERS`, and a note that says so where it was cut."""
+    text = without_ignorable(query)
+    if len(text) <= MAX_QUERY_CHARACTERS:
+        return text, ""
+    return text[
+        :MAX_QUERY_CHARACTERS
+    ], f"read the first {MAX_QUERY_CHARACTERS:,} of {len(text):,} characters of the query"
+
+
 def tokenize(text: str) -> list[str]:
     """Split `text` into tokens, in order. Lone surrogates and unassigned characters are dropped with the punctuation."""
     # NFKC writes one-character units such as ㎧ with a division slash.
-    normal = unicodedata.normalize("NFKC", text).replace("\u2215", "/")
+    normal = normalise(text).replace("\u2215", "/")
     whole = _MIXED_CASE_UNIT.sub(lambda unit: unit[0].lower(), normal)
     folded = _CAMEL.sub(" ", whole).casefold()
     tokens: list[str] = []

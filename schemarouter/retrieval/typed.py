@@ -21,7 +21,7 @@ from schemarouter.canonical import fingerprint
 from schemarouter.catalog.views import VIEWS, View
 from schemarouter.errors import SchemaRouterError
 from schemarouter.files import read_model
-from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, empty_reason
+from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, by_id, empty_reason
 from schemarouter.retrieval.bm25 import top_k
 from schemarouter.retrieval.dense import ENCODERS, shared_encoder
 from schemarouter.retrieval.evidence import flow, relevance
@@ -31,6 +31,7 @@ from schemarouter.retrieval.evidence.lexicon import identity_of, shared_lexicon
 from schemarouter.retrieval.evidence.relevance import QueryEvidence, Relevance
 from schemarouter.retrieval.evidence.requests import Requests
 from schemarouter.retrieval.spec import Declaration, Option
+from schemarouter.retrieval.text import cut_query
 from schemarouter.retrieval.vectors import Encoder, QueryVectors
 from schemarouter.state import MARKER, ExecutionState, parse_retrieval_query
 
@@ -100,7 +101,7 @@ class Typed:
         requests: Requests,
         weights: Weights,
     ) -> None:
-        ordered = sorted(entries, key=lambda entry: entry.id)
+        ordered = by_id(entries)
         self.ids = [entry.id for entry in ordered]
         self.contracts = Contracts(ordered)
         self._relevance = Relevance(ordered, self.contracts, encoder, requests)
@@ -111,7 +112,8 @@ class Typed:
 
     def rank(self, query: str, *, k: int) -> Ranking:
         """Return the best `k` entries; an empty query or an empty catalog has no ranking."""
-        request, state = read_query(query)
+        whole, state = read_query(query)
+        request, cut = cut_query(whole)
         if not request.strip() or not self.ids:
             why = "the query is empty" if self.ids else "there are no entries"
             return Ranking((), (Stage("typed", 0, why),))
@@ -123,7 +125,7 @@ class Typed:
         items = tuple((self.ids[place], float(scores[place])) for place in chosen)
         parts = self._parts(chosen, own, gains, log_odds, phase)
         unread = (self._relevance.unread, self._read.get(request).unread)
-        note = "; ".join(filter(None, (empty_reason(items, k, len(self.ids)), *unread)))
+        note = "; ".join(filter(None, (empty_reason(items, k, len(self.ids)), *unread, cut)))
         return Ranking(items, (Stage("typed", len(items), note),), parts=parts)
 
     def evidence(self, request: str, state: ExecutionState) -> tuple[Floats, Floats, int]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from schemarouter.caches import Latest
 from schemarouter.canonical import fingerprint, sha256_hex
 from schemarouter.disk_cache import DIGEST_BYTES, DiskCache, cache_folder, read_regular, replace_whole
+from schemarouter.retrieval.base import RetrieverError
 
 _LARGEST_BYTES = 2**32
 
@@ -76,12 +77,23 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     stored = _read(path, shape) if path else None
     if stored is not None:
         return stored
-    made = encoder.encode(texts).astype(np.float32)
+    made = _finite(encoder, texts, encoder.encode(texts)).astype(np.float32)
     if path:
         body = _npy(made)
         with suppress(OSError):
             replace_whole(path, body + _digest(path, body))
     return made
+
+
+def _finite(encoder: Encoder, texts: Sequence[str], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The vectors. Raises RetrieverError, with encoder and text, for one that holds NaN or an infinity: it would rank nothing."""
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if broken.size:
+        raise RetrieverError(
+            f"the encoder {encoder.name} gives a vector with NaN or an infinity for {len(broken)} of {len(texts)} texts, "
+            f"the first {texts[int(broken[0])][:80]!r}; use another model, or save this one again."
+        )
+    return vectors
 
 
 def _kept_as(encoder: Encoder) -> list[str]:
@@ -177,7 +189,7 @@ class QueryVectors:
         encoder = self.encoder
         encode = encoder.encode_queries if isinstance(encoder, Prompted) else encoder.encode
         made = {}
-        for text, vector in zip(texts, encode(texts), strict=True):
+        for text, vector in zip(texts, _finite(encoder, texts, encode(texts)), strict=True):
             made[text] = vector.astype("<f8").tobytes()
             self._kept.put(text, made[text])
         return made

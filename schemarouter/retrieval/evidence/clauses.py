@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
+
+from schemarouter.retrieval.text import normalise
 
 _DENSE = "\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
 # NFKC leaves no full-width signs. A full stop or colon ends something where white space or another script follows; after a
-# digit a full stop is most often a day's.
-_PUNCTUATION = rf"[!?;。]+|(?<!\d)[.](?=\s|$|[{_DENSE}])|[.]+$|[:…—–]+(?=\s|$|[{_DENSE}])|\n|,\s|、|[()「」]"
+# digit a full stop is most often a day's. A run of signs is looked at once, from its beginning.
+_PUNCTUATION = (
+    rf"[!?;。]+|(?<!\d)[.](?=\s|$|[{_DENSE}])|(?<![.])[.]+$|(?<![:…—–])[:…—–]+(?=\s|$|[{_DENSE}])|\n|,\s|、|[()「」]"
+)
 # Conjunctions stand between clauses in spaced languages; endings of verbs close them in Korean and Japanese.
 _BETWEEN: Mapping[str, str] = {
     "en": r"and|then|so|but|because|since|if|once|when|after|before|while|until|unless|which|who|where|as soon as|also",
@@ -40,7 +43,7 @@ _EDGES = ",.;:!?、。 \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029"
 
 def clauses(text: str, language: str) -> list[str]:
     """The clauses of a text, in order; pieces too short to say anything join the one before. Empty for a blank text."""
-    normal = unicodedata.normalize("NFKC", text)
+    normal = normalise(text)
     keep_ending = language in _ENDINGS
     least = _MIN_DENSE if keep_ending else _MIN
     pieces: list[str] = []

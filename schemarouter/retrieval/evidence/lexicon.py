@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from schemarouter.canonical import sha256_hex
 from schemarouter.errors import SchemaRouterError
 from schemarouter.files import read_model
 from schemarouter.retrieval.evidence.words import stem
+from schemarouter.retrieval.text import normalise
 
 FOLDER = Path(__file__).resolve().parents[1] / "lexicon"
 # Mixed requests are Korean with English terms.
@@ -57,7 +57,7 @@ class _Term:
 
 def _folded(text: str) -> str:
     """Normalised, without case, with one kind of apostrophe."""
-    return unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
+    return normalise(text).casefold().replace("\u2019", "'")
 
 
 class _List:

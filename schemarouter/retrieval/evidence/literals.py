@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 
+from schemarouter.retrieval.text import normalise
+
 # Letters and digits in one word, as identifiers, tags and codes have them; dates and plain numbers are no identifiers.
-_LITERAL = re.compile(
-    r"(?<![A-Za-z0-9_])(?=[A-Za-z0-9#:/._+-]*\d)(?=[A-Za-z0-9#:/._+-]*[A-Za-z])[A-Za-z0-9][A-Za-z0-9:/._+#-]{2,}[A-Za-z0-9]"
-)
+_RUN = re.compile(r"[A-Za-z0-9#:/._+-]+")
+_FIRST = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z0-9]")
+_SIGNS = "#:/._+-"
+_SHORTEST = 4
 _HEAD = re.compile(r"[A-Za-z]*")
 # How much of a likeness each half gives; a head of one letter says less.
 _SAME_FORM, _SAME_HEAD, _SAME_LETTER = 0.5, 0.5, 0.3
@@ -41,9 +43,21 @@ def likeness(one: Shape, other: Shape) -> float:
 
 def literals(text: str) -> list[str]:
     """The identifiers of a text, in order."""
-    return [match.group() for match in _LITERAL.finditer(unicodedata.normalize("NFKC", text))]
+    runs = (match.group() for match in _RUN.finditer(normalise(text)))
+    return [literal for run in runs if (literal := _literal(run))]
+
+
+def _literal(run: str) -> str:
+    """The identifier in a run of letters, digits and signs, from its first word on; empty where there is none.
+
+    A later word of the run begins none that an earlier one does not: it has fewer letters and digits.
+    """
+    first = _FIRST.search(run)
+    found = run[first.start() :].rstrip(_SIGNS) if first else ""
+    both = any(char.isdigit() for char in found) and any(char.isalpha() for char in found)
+    return found if both and len(found) >= _SHORTEST else ""
 
 
 def is_literal(text: str) -> bool:
     """Whether the whole of a text is an identifier."""
-    return _LITERAL.fullmatch(text) is not None
+    return bool(text) and _RUN.fullmatch(text) is not None and _literal(text) == text
