@@ -14,12 +14,16 @@ from schemarouter.canonical import fingerprint
 from schemarouter.catalog import Catalog, load_catalog
 from schemarouter.errors import SchemaRouterError, UsageError, unknown
 from schemarouter.files import read_model
+from schemarouter.retrieval.text import MAX_QUERY_CHARACTERS
 from surface.task import CellFile, Task, TaskKey, TaskPrompt
 
 ROOT = Path(__file__).resolve().parent
 SurfaceName = Literal["development", "frozen"]
 FOLDERS: Mapping[str, str] = {"development": "development", "frozen": "tasks"}
-# So many letters and digits in a row are no coincidence.
+# A text that holds that share of the n-grams of a request is a copy of it; independent tasks share less than a quarter.
+_GRAM = 5
+_COPIED, _COPIED_PART = 0.6, 0.8
+# A part of fewer n-grams may be anybody's words.
 _LONG_PART = 30
 _MAX_TEXTS = 4096
 
@@ -117,20 +121,31 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
 
 
 @cache
-def frozen_queries() -> frozenset[str]:
-    """The queries of the frozen tasks, by their letters and digits: a task is frozen by what it asks, not by its folder."""
-    return frozenset(_letters(task.prompt.query) for task in load_surface("frozen").tasks)
+def frozen_queries() -> Mapping[str, frozenset[str]]:
+    """The queries of the frozen tasks with their n-grams of letters: a task is frozen by what it asks, not by its folder."""
+    return {task.prompt.query: _grams(task.prompt.query) for task in load_surface("frozen").tasks}
 
 
 @lru_cache(maxsize=_MAX_TEXTS)
 def asks_frozen(text: str) -> bool:
-    """Whether a text holds the query of a frozen task, however written and whatever stands around it, or is a long part."""
-    letters = _letters(text)
-    return any(query in letters or (len(letters) >= _LONG_PART and letters in query) for query in frozen_queries())
+    """Whether a text holds a near copy of a frozen task's query, whatever stands around it, or is one of a long part of it.
+
+    Texts are compared by their n-grams of letters and digits, without accents: a copy with a typo shares most of them. No more
+    of a text is read than a retriever reads.
+    """
+    grams = _grams(text[:MAX_QUERY_CHARACTERS])
+    return any(
+        (shared := len(grams & frozen)) >= _COPIED * len(frozen)
+        or (len(grams) >= _LONG_PART and shared >= _COPIED_PART * len(grams))
+        for frozen in frozen_queries().values()
+    )
 
 
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
+def _grams(text: str) -> frozenset[str]:
+    """All runs of `_GRAM` letters and digits of a text, without case, accents and what stands between them."""
+    plain = filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold())
+    letters = unicodedata.normalize("NFC", "".join(plain))
+    return frozenset(letters[start : start + _GRAM] for start in range(max(len(letters) - _GRAM + 1, 1)))
 
 
 def _place(path: Path) -> str:

@@ -165,7 +165,7 @@ def test_no_arm_that_retrieves_runs_before_the_release_by_any_door(
 def frozen_request(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A request that counts as that of a frozen task, beside one of a toy task."""
     query = "Nobody has asked for this: reserve the crane for Thursday"
-    frozen = frozenset(map(loader._letters, (query, SURFACE.tasks[0].prompt.query)))
+    frozen = {text: loader._grams(text) for text in (query, SURFACE.tasks[0].prompt.query)}
     monkeypatch.setattr("surface.loader.frozen_queries", lambda: frozen)
     loader.asks_frozen.cache_clear()
     yield query
@@ -181,6 +181,9 @@ def frozen_request(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         lambda query: query.replace(":", "").replace("N", "\uff2e"),
         lambda query: f"{{'id': 'x', 'query': '{query}'}}",
         lambda query: query[:-12],
+        lambda query: query.replace("e", "é"),
+        lambda query: query.replace("Nobody", "Nobdy").replace("crane", "carne"),
+        lambda query: query.replace("o", "o\u0301") + " Thanks and regards, the crane people.",
     ],
 )
 def test_a_frozen_request_is_refused_however_it_is_written(change: Callable[[str], str], frozen_request: str) -> None:
@@ -226,7 +229,7 @@ def test_timing_tells_the_seconds_of_each_condition_and_keeps_nothing(
     monkeypatch.setattr("conditions.running.grid_timing.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     monkeypatch.setattr("preregistration.protocol.load_protocol", lambda surface: toy_protocol())
     monkeypatch.setattr("surface.loader.load_catalogs", lambda sizes: CATALOGS)
-    monkeypatch.setattr("surface.loader.frozen_queries", frozenset)
+    monkeypatch.setattr("surface.loader.frozen_queries", dict)
     plan = make_plan(toy_protocol(), SURFACE)
     each = 0.5 * len(plan.units) / len(plan.conditions)
     told = inside("lock", "timing", "--surface", "frozen")
