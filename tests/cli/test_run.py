@@ -19,7 +19,7 @@ from conditions.running.runner import Runner
 from conditions.storage.run_directory import RUN_FILE
 from conditions.storage.shards import timing_name
 from schemarouter.records import EpisodeRecord
-from tests.cli.conftest import Copies
+from tests.cli.conftest import PATH, Copies
 from tests.cli.program import (
     EPISODES,
     ROOT,
@@ -200,17 +200,32 @@ def test_a_header_without_provenance_is_refused_by_run(provenance: object, copy:
 def test_an_out_inside_the_checkout_can_be_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
-    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.setenv("PATH", PATH)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(provenance, "ROOT", checkout.resolve())
     git = ["git", "-C", str(checkout), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    without = {name: value for name, value in os.environ.items() if name != "GIT_DIR"}
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
-        subprocess.run([*git, *command], check=True, capture_output=True)
+        subprocess.run([*git, *command], check=True, capture_output=True, env=without)
     assert provenance.provenance().dirty is False
     out = checkout / "mine"
     assert inside("run", "--out", out, *SMALL).code == 0
     before = files(out)
     again = inside("run", "--out", out, *SMALL)
     assert (again.code, files(out)) == (0, before), again.err
+    (checkout / os.fsdecode(b"caf\xe9 \xed\x95\x9c")).write_text("a name that is no UTF-8")
+    assert provenance.provenance().dirty is True
+
+
+def test_a_git_that_fails_is_refused_and_not_taken_for_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.provenance().commit is None, "there is no git here to fail"
+    monkeypatch.setenv("PATH", PATH)
+    told = refused(inside("run", "--out", tmp_path / "out", *SMALL), 3, "git cannot say which code this is", "status")
+    assert "not a git repository" in told and not (tmp_path / "out").exists()
 
 
 def test_aggregate_counts_all_of_a_partial_grid(tmp_path: Path) -> None:

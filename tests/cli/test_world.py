@@ -99,7 +99,7 @@ def test_a_provenance_has_the_parts_that_a_run_directory_is_read_with(monkeypatc
 
 
 def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"rev-parse": str(code.ROOT)}
+    answers = {"rev-parse": "c0ffee"}
     monkeypatch.setattr(code, "_git", lambda *arguments: answers.get(arguments[0]))
     assert code.provenance().dirty is None
 
