@@ -77,7 +77,7 @@ def _is_plain(value: Any, depth: int) -> bool:
         if kind is int:
             fits = _INT_MIN <= item <= _INT_MAX
         elif kind is float:
-            fits = math.isfinite(item)
+            fits = math.isfinite(item) and not _is_minus_zero(item)
         else:
             fits = kind in _CONTAINERS and _is_plain(item, depth + 1)
         if not fits:
@@ -86,7 +86,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Write `value` as UTF-8 JSON: keys sorted, no insignificant white space, non-ASCII unescaped.
+    """Write `value` as UTF-8 JSON: keys sorted, no insignificant white space, non-ASCII unescaped, -0.0 as 0.0.
 
     Raises CanonicalError for whatever JSON cannot hold exactly: subclasses of the JSON types, NaN, infinities,
     integers outside 64 bits, lone surrogates, keys that are no plain strings.
@@ -97,7 +97,20 @@ def canonical_json(value: Any) -> bytes:
         except TypeError:
             pass  # A lone surrogate: the slow walk says where.
     _reject(value, "value", 0)
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(_without_minus_zero(value), option=orjson.OPT_SORT_KEYS)
+
+
+def _is_minus_zero(value: float) -> bool:
+    return value == 0.0 and math.copysign(1.0, value) < 0
+
+
+def _without_minus_zero(value: Any) -> Any:
+    """The value with 0.0 for -0.0: they are equal, and so are their bytes."""
+    if isinstance(value, dict):
+        return {key: _without_minus_zero(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_minus_zero(item) for item in value]
+    return 0.0 if type(value) is float and _is_minus_zero(value) else value
 
 
 def sha256_hex(data: bytes) -> str:

@@ -119,3 +119,10 @@ def test_64_levels_are_written(value: Any) -> None:
 def test_error_says_where() -> None:
     with pytest.raises(CanonicalError, match=r"value\.a\[1\]: nan"):
         canonical_json({"a": [1, float("nan")]})
+
+
+def test_minus_zero_is_zero() -> None:
+    for value in (-0.0, [-0.0], {"a": {"b": (1, -0.0)}}):
+        plain = canonical_json(value)
+        assert b"-0.0" not in plain and plain.count(b"0.0") == 1
+    assert fingerprint({"x": -0.0}) == fingerprint({"x": 0.0}) != fingerprint({"x": 0})

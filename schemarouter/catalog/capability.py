@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -31,10 +31,29 @@ class CatalogError(SchemaRouterError):
     """A catalog file or a set of contracts that cannot be used."""
 
 
-class Contract(BaseModel):
-    """What is registered of one value: its name, JSON type and meaning."""
+class _Registered(BaseModel):
+    """What is registered never changes; a copy with other parts is checked as if it were read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A validated copy with some parts replaced; what follows from them (a route id) is made anew."""
+        return type(self).model_validate(
+            {**{name: getattr(self, name) for name in type(self).model_fields}, **(update or {})}
+        )
+
+
+class _FrozenDict(dict[str, str]):
+    """A dict that is not changed any more: fingerprints were made of it."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("what is registered does not change; make a copy with model_copy(update=...).")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class Contract(_Registered):
+    """What is registered of one value: its name, JSON type and meaning."""
 
     name: Name
     type: JsonType
@@ -43,7 +62,7 @@ class Contract(BaseModel):
     # µ and μ, ℃ and °C, Å and Å are one unit each.
     unit: Annotated[str, AfterValidator(partial(unicodedata.normalize, "NFKC"))] | None = None
     dimension: Name | None = None
-    qualifiers: dict[Word, Word] = Field(default_factory=dict)
+    qualifiers: Annotated[dict[Word, Word], AfterValidator(_FrozenDict)] = Field(default_factory=_FrozenDict)
     identifier: bool = False
     enum: tuple[str, ...] = Field(default=(), strict=False)
     example: Any = None
@@ -85,10 +104,8 @@ class Parameter(Contract):
     required: bool
 
 
-class Capability(BaseModel):
+class Capability(_Registered):
     """One endpoint: what it takes, what it gives, what it does to the world."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     provider: Provider
     operation: Name
@@ -136,9 +153,9 @@ class Capability(BaseModel):
         """The parameters a call cannot leave out, in contract order."""
         return tuple(item for item in self.parameters if item.required)
 
-    @cached_property
+    @property
     def tool_schema(self) -> dict[str, Any]:
-        """The tool in the OpenAI function format (a dot is no legal character of a function name there)."""
+        """The tool in the OpenAI function format (a dot is no legal character of a function name there), made anew."""
         properties: dict[str, Any] = {}
         for item in self.parameters:
             schema: dict[str, Any] = {"type": item.type}

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Self, final
 
 import orjson
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, ValidationInfo, model_validator
 
 from schemarouter.caches import Bounded
 from schemarouter.catalog import Capability
@@ -240,7 +240,12 @@ class ExecutionState(SealedModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _check_entry(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
+    def _check_entry(cls, data: Any, handler: Callable[[Any], Self], info: ValidationInfo) -> Self:
+        if info.mode == "json":
+            raise StateError(
+                "a state inside another model's JSON could hold a key twice unseen; read that JSON into plain values first, "
+                "and the state with ExecutionState.parse."
+            )
         fields = data._raw() if isinstance(data, ExecutionState) else data
         if not isinstance(fields, Mapping):
             raise StateError(f"an execution state is made of a mapping of its fields, got {type(data).__name__}.")

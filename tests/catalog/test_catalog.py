@@ -341,3 +341,27 @@ def test_mistakes_of_different_kinds_are_told_at_once(
     with pytest.raises(CatalogError) as caught:
         load_catalog(path.parent)
     assert [part for part in said if part not in str(caught.value)] == []
+
+
+def test_a_copy_under_another_name_has_its_own_route_and_is_checked() -> None:
+    item = build(CAPABILITY)
+    assert item.route_id == "fleet.weigh"
+    assert item.model_copy(update={"operation": "locate"}).route_id == "fleet.locate"
+    assert item.model_copy() == item
+    with pytest.raises(ValidationError, match="operation"):
+        item.model_copy(update={"operation": "No Name"})
+
+
+def test_what_was_fingerprinted_cannot_be_changed() -> None:
+    field = OutputField(name="mass", type="number", qualifiers={"kind": "net"})
+    for change in (
+        lambda: field.qualifiers.update(kind="gross"),
+        lambda: field.qualifiers.__setitem__("kind", "gross"),
+        lambda: field.qualifiers.pop("kind"),
+        field.qualifiers.clear,
+    ):
+        with pytest.raises(TypeError, match="does not change"):
+            change()
+    item = build(CAPABILITY)
+    item.tool_schema["function"]["name"] = "other"
+    assert item.tool_schema["function"]["name"] == "fleet__weigh"
