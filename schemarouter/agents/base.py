@@ -36,7 +36,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AgentView:
     """What an agent sees at a model turn.
 
     `can_ask` and `can_turn` say whether asking for more, and whether another tool turn, can still change `tools`.
@@ -72,7 +72,7 @@ class Guide(Protocol):
 class Agent(Protocol):
     """Chooses one action a model turn. ProcessLocal anew for every episode."""
 
-    def act(self, view: View) -> Action:
+    def act(self, view: AgentView) -> Action:
         """Choose the next action from what is seen."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from schemarouter.agents.base import Action, Guide, SeenValues, View, arguments_from, observed_values
+from schemarouter.agents.base import Action, AgentView, Guide, SeenValues, arguments_from, observed_values
 from schemarouter.agents.reference import Reference
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.state import Call
@@ -28,7 +28,7 @@ class Fallible:
         self._slip = slip
         self._seed = seed
 
-    def act(self, view: View) -> Action:
+    def act(self, view: AgentView) -> Action:
         """Choose the next action. A slip depends on seed, query and turn alone, whatever ran before."""
         action = self._reference.act(view)
         if action.call is None:
@@ -39,7 +39,7 @@ class Fallible:
         wrong = self._other_calls(view, action.call.route_id)
         return Action("call", chance.choice(wrong)) if wrong else action
 
-    def _other_calls(self, view: View, right: str) -> list[Call]:
+    def _other_calls(self, view: AgentView, right: str) -> list[Call]:
         """Calls of the other tools shown, by route id, that values seen so far can fill and that were not made before."""
         called = {turn.call.route_id for turn in view.history}
         values = SeenValues([*observed_values(view.history, view.catalog), *self._guide.literals()])

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from schemarouter.catalog import Capability, Catalog
 
-View = Literal["full", "names-only"]
-VIEWS: tuple[View, ...] = get_args(View)
+CatalogView = Literal["full", "names-only"]
+VIEWS: tuple[CatalogView, ...] = get_args(CatalogView)
 _BARE: dict[str, Any] = {
     "semantic_id": None,
     "unit": None,
@@ -18,7 +18,7 @@ _BARE: dict[str, Any] = {
 }
 
 
-def viewed(catalog: Catalog, view: View) -> Catalog:
+def viewed(catalog: Catalog, view: CatalogView) -> Catalog:
     """The catalog itself, or without semantic ids, units, dimensions, qualifiers, identifier flags and examples."""
     if view == "full":
         return catalog

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from schemarouter.caches import Latest
 from schemarouter.canonical import fingerprint
-from schemarouter.catalog.views import VIEWS, View
+from schemarouter.catalog.views import VIEWS, CatalogView
 from schemarouter.errors import SchemaRouterError
 from schemarouter.files import read_model
 from schemarouter.retrieval.base import SCORE_DECIMALS, Entry, Ranking, Stage, empty_reason
@@ -82,7 +82,7 @@ def packaged_weights() -> WeightsFile:
     return read_model(WEIGHTS_FILE, WeightsFile, WeightsError)
 
 
-def view_of(entries: Sequence[Entry]) -> View:
+def view_of(entries: Sequence[Entry]) -> CatalogView:
     """``full`` where any contract registers a meaning or a unit, else ``names-only``."""
     contracts = [entry.capability for entry in entries if entry.capability is not None]
     fields = (field for item in contracts for field in (*item.parameters, *item.outputs))
