@@ -1,4 +1,4 @@
-"""The confirmatory agent: it knows the plan and makes no wrong choice, so that what is measured is retrieval."""
+"""The confirmatory agent: it knows the plan and makes no wrong choice, so that retrieval alone is measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reference:
         self._probe = probe
 
     def act(self, view: AgentView) -> Action:
-        """Choose the next action. An ask or a probe is made only where it can still change what is exposed."""
+        """Choose the next action; it asks or probes only where that can still change what is exposed."""
         call = self._guide.next_call()
         if call is None:
             return Action("stop", reason="completed")
@@ -33,7 +33,7 @@ class Reference:
         return Action("call", probe) if probe is not None else Action("stop", reason="stalled")
 
     def _probe_call(self, view: AgentView) -> Call | None:
-        """The first exposed read-only route, by route id, not called before, that values seen so far can fill."""
+        """A call of the first exposed read-only route, by route id, not called before, that values seen so far can fill."""
         called = {turn.call.route_id for turn in view.history}
         values = SeenValues([*observed_values(view.history, view.catalog), *self._guide.literals()])
         for route_id in sorted(view.tools):

@@ -1,4 +1,4 @@
-"""What a catalog registers, or only what most catalogs do: names, types and descriptions."""
+"""A catalog as it is registered, or reduced to what most catalogs have: names, types and descriptions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ _BARE: dict[str, Any] = {
 
 
 def viewed(catalog: Catalog, view: CatalogView) -> Catalog:
-    """The catalog itself, or without semantic ids, units, dimensions, qualifiers, identifier flags and examples."""
+    """Reduce a catalog to a view.
+
+    Args:
+        catalog: The catalog.
+        view: ``full``, or ``names-only``: without semantic ids, units, dimensions, qualifiers, identifier flags, examples.
+
+    Returns:
+        The catalog itself for ``full``, else a reduced copy.
+    """
     if view == "full":
         return catalog
     return Catalog((_bare(item) for item in catalog.capabilities), name=f"{catalog.name} names-only")
 
 
 def _bare(capability: Capability) -> Capability:
-    told = capability.model_dump()
+    fields = capability.model_dump()
     for part in ("parameters", "outputs"):
-        told[part] = [{**field, **_BARE} for field in told[part]]
-    return Capability.model_validate(told)
+        fields[part] = [{**field, **_BARE} for field in fields[part]]
+    return Capability.model_validate(fields)

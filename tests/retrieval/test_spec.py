@@ -134,7 +134,7 @@ def test_a_syntax_error_tells_its_position_and_what_was_expected(text: str, posi
     ("text", "said"),
     [
         ("a(x=1,x=2)", "'x' is given twice"),
-        (r'a(x="\q")', "no valid quoted string"),
+        (r'a(x="\q")', "not a valid quoted string"),
         ("a(" * 20, "nested deeper than 16"),
     ],
 )

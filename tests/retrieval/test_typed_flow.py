@@ -14,7 +14,7 @@ from gates.tuning.decision_points import DecisionPoint, all_decision_points
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.catalog.views import VIEWS, CatalogView, viewed
 from schemarouter.retrieval.base import Ranking, entries_of
-from schemarouter.retrieval.evidence.flow import PLACE, History
+from schemarouter.retrieval.evidence.flow import INDEX, History
 from schemarouter.retrieval.typed import Typed, build_typed
 from schemarouter.state import Call, ExecutionState, Observation
 from surface.loader import Surface, load_catalogs, load_surface
@@ -110,7 +110,7 @@ def test_once_the_identifier_is_there_its_taker_comes_first_and_the_giver_falls(
 def test_without_meanings_a_name_that_ends_in_another_is_given_by_it() -> None:
     contracts = depot("names-only").contracts
     giver, taker = contracts.position["sites.find_location"], contracts.position["freight.book_pickup"]
-    kind = contracts.kind_place["origin_location_id"]
+    kind = contracts.kind_index["origin_location_id"]
     assert (giver, kind) in set(zip(contracts.gives.entry.tolist(), contracts.gives.what.tolist(), strict=True))
     assert (taker, kind) in set(zip(contracts.needs.entry.tolist(), contracts.needs.what.tolist(), strict=True))
     query = "Something for the consignment"
@@ -178,7 +178,7 @@ def features(state: ExecutionState, *names: str) -> dict[str, set[str]]:
     """By figure, the routes of the depot at which it is not 0, where no route is likely by itself."""
     made = depot("full")
     table = made.features(state.original_query, state, np.full(len(made.ids), -30.0))
-    return {name: {made.ids[place] for place in np.flatnonzero(table[:, PLACE[name]] > 1e-3)} for name in names}
+    return {name: {made.ids[place] for place in np.flatnonzero(table[:, INDEX[name]] > 1e-3)} for name in names}
 
 
 def test_a_route_that_failed_is_marked_by_what_its_error_calls_for() -> None:
