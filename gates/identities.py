@@ -16,7 +16,7 @@ from schemarouter import state
 from schemarouter.agents import registry as agents
 from schemarouter.canonical import fingerprint
 from schemarouter.catalog import Catalog, contract_json
-from schemarouter.catalog.views import View
+from schemarouter.catalog.views import CatalogView
 from schemarouter.errors import InvalidRunError, unknown
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.spec import SpecError
@@ -41,7 +41,7 @@ def identities(
     tasks: tuple[str, ...],
     retriever: str,
     agent: str,
-    view: View = "full",
+    view: CatalogView = "full",
 ) -> Identities:
     """Everything that a result over these tasks rests on, as things are here. Raises SpecError for an unknown spec."""
     cells = {task: surface.cell(task) for task in tasks}

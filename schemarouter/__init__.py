@@ -1,6 +1,6 @@
 """SchemaRouter Research: does retrieval from typed, observed execution state bring a missed tool back?
 
-The core stands here by name and is loaded when it is asked for; the experiment is `schemarouter.experiment`.
+The names of the core are imported at their first use; `schemarouter.experiment` runs, aggregates and judges the experiment.
 
 Example:
     >>> import schemarouter

@@ -1,4 +1,4 @@
-"""Bounded memories for the results of pure functions."""
+"""Bounded in-memory caches for the results of pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Bounded(dict[Key, Value]):
-    """A dict that starts anew, empty, rather than hold more than `limit` entries."""
+    """A dict that empties itself before a new key would make it hold more than `limit` entries."""
 
     __slots__ = ("_limit",)
 
@@ -26,7 +26,7 @@ class Bounded(dict[Key, Value]):
 
 
 class Latest(Generic[Value]):
-    """Calls `make` once for a text while it is among the `limit` latest that were new."""
+    """Caches what `make` returns for a text; beyond `limit` texts the one added first is dropped."""
 
     def __init__(self, make: Callable[[str], Value], limit: int) -> None:
         self._make = make
@@ -34,7 +34,7 @@ class Latest(Generic[Value]):
         self._known: OrderedDict[str, Value] = OrderedDict()
 
     def get(self, text: str) -> Value:
-        """What `make` gives for a text."""
+        """Return the value of a text, made unless it is cached."""
         if text not in self._known:
             self.put(text, self._make(text))
         return self._known[text]
@@ -43,7 +43,7 @@ class Latest(Generic[Value]):
         return text in self._known
 
     def put(self, text: str, value: Value) -> None:
-        """Remember what `make` would give for a text that is not known."""
+        """Add the value that `make` would return for a text."""
         self._known[text] = value
         if len(self._known) > self._limit:
             self._known.popitem(last=False)

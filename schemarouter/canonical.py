@@ -26,8 +26,8 @@ def _reject(value: object, where: str, depth: int) -> None:
         raise CanonicalError(f"{where}: nested deeper than {_MAX_DEPTH} levels.")
     kind = type(value)
     if kind is list or kind is tuple:
-        for position, item in enumerate(value):  # type: ignore[arg-type,var-annotated]
-            _reject(item, f"{where}[{position}]", depth + 1)
+        for index, item in enumerate(value):  # type: ignore[arg-type,var-annotated]
+            _reject(item, f"{where}[{index}]", depth + 1)
     elif kind is dict:
         for key, item in value.items():  # type: ignore[attr-defined]
             if type(key) is not str:
@@ -60,7 +60,7 @@ def _reject_surrogates(text: Any, where: str) -> None:
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether `_reject` has nothing against a container, lone surrogates aside: the same walk, without saying where it is."""
+    """Whether `_reject` would accept a container, lone surrogates aside: the same walk, without tracking the location."""
     if type(value) is dict:
         for key in value:
             if type(key) is not str:
@@ -88,14 +88,25 @@ def _is_plain(value: Any, depth: int) -> bool:
 def canonical_json(value: Any) -> bytes:
     """Write `value` as UTF-8 JSON: keys sorted, no insignificant white space, non-ASCII unescaped, -0.0 as 0.0.
 
-    Raises CanonicalError for whatever JSON cannot hold exactly: subclasses of the JSON types, NaN, infinities,
-    integers outside 64 bits, lone surrogates, keys that are no plain strings.
+    Args:
+        value: Plain JSON values; tuples are written as lists.
+
+    Returns:
+        The bytes, equal for equal values.
+
+    Raises:
+        CanonicalError: For whatever JSON cannot hold exactly: subclasses of the JSON types, NaN, infinities, integers
+            outside 64 bits, lone surrogates, keys that are no plain strings, more than 64 levels.
+
+    Example:
+        >>> canonical_json({"b": 1, "a": [True, None]})
+        b'{"a":[true,null],"b":1}'
     """
     if type(value) in _CONTAINERS and _is_plain(value, 0):
         try:
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except TypeError:
-            pass  # A lone surrogate: the slow walk says where.
+            pass  # A lone surrogate: the slower walk names its location.
     _reject(value, "value", 0)
     return orjson.dumps(_without_minus_zero(value), option=orjson.OPT_SORT_KEYS)
 

@@ -1,9 +1,9 @@
-"""What was computed of a text, kept on disk: one file for everything that one thing computes, a record a text.
+"""A cache on disk of values computed from texts: one file for each function that computes them, one record for each text.
 
-A file's name is the hash of what computes the values, and so is the beginning of what every record's SHA-256 is over: no
-other encoder, tokenizer or version meets it. A record is appended in one write, so that processes may write at once and a
-crash loses the last one at most. What is torn or altered is computed again and not believed, and a file that cannot be read or
-written costs time and nothing else.
+A file is named after the hash of what computes its values, and the SHA-256 of every record covers that hash, so another
+encoder, tokenizer or version never reads it. A record is appended in one write: several processes may write at once, and a
+crash loses at most the last record. Torn and altered records are computed again. A file that cannot be read or written costs
+time and nothing else.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from schemarouter.environ import environment
 
 DIGEST_BYTES = 32
 _VARIABLE = "SCHEMAROUTER_CACHE"
-# A file that has grown beyond this goes on with the newer half of it.
-_LARGEST_BYTES = 2**25
+# A larger file is cut to the newer half of its records when it is next read.
+_MAX_BYTES = 2**25
 
 
 def cache_folder() -> Path | None:
-    """Where computed things are kept between runs: ``SCHEMAROUTER_CACHE``, else the user's cache folder; None without a home."""
+    """The folder of all caches: ``SCHEMAROUTER_CACHE``, else one in the user's cache folder; None where there is no home."""
     chosen = os.environ.get(_VARIABLE)
     if chosen:
         return Path(chosen)
@@ -42,42 +42,42 @@ def cache_folder() -> Path | None:
 
 @contextmanager
 def no_cache() -> Iterator[None]:
-    """A cache folder of its own for the time of the block, empty at first and gone afterwards."""
+    """Use an empty temporary cache folder within the block."""
     with tempfile.TemporaryDirectory() as folder, environment({_VARIABLE: folder}):
         yield
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """The bytes of a plain file of at most `most` bytes. Raises OSError for anything else: a pipe would never end."""
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file of at most `max_bytes` bytes. Raises OSError for anything else: a pipe would never end."""
     with _regular(path) as (file, size):
-        if size > most:
+        if size > max_bytes:
             raise OSError(errno.EFBIG, "too large", str(path))
-        return file.read(size)  # Room is made for as much as is asked for, so not for `most`.
+        return file.read(size)  # Not max_bytes: as much memory as is asked for would be allocated.
 
 
-def _read_newest(path: Path, most: int, step: int) -> tuple[bytes, int]:
-    """The last whole steps of a plain file, at most `most` bytes, and the size of the whole. Raises OSError."""
+def _read_newest(path: Path, max_bytes: int, step: int) -> tuple[bytes, int]:
+    """The last whole records (`step` bytes each) of a regular file, at most `max_bytes`, and its size. Raises OSError."""
     with _regular(path) as (file, size):
-        file.seek(max(0, size // step - most // step) * step)
-        return file.read(most), size
+        file.seek(max(0, size // step - max_bytes // step) * step)
+        return file.read(max_bytes), size
 
 
 @contextmanager
 def _regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """A plain file to be read, and its size. Raises OSError for anything else: a pipe would never end."""
-    with open(path, "rb", opener=_open_at_once) as file:
+    """A regular file opened for reading, and its size in bytes. Raises OSError for anything else."""
+    with open(path, "rb", opener=_open_without_blocking) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "no plain file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         yield file, status.st_size
 
 
-def _open_at_once(path: str, flags: int) -> int:
+def _open_without_blocking(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def replace_whole(path: Path, body: bytes) -> None:
-    """Write a file so that others see the old one or the new one and nothing between. Raises OSError."""
+    """Replace a file atomically: a reader sees the old one or the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         temporary = Path(file.name)
@@ -89,59 +89,65 @@ def replace_whole(path: Path, body: bytes) -> None:
 
 
 class DiskCache:
-    """Values of `size` bytes by text, in memory and in a file of `folder` (the cache folder unless given).
+    """Values of one size by text, in memory and in a file.
 
-    `kind` names the file's subfolder, `identity` is everything that decides a value besides the text. Beyond `largest` bytes
-    nothing more is kept until the file is next read, which leaves the newer half.
+    A full cache takes no new values until its file is next read, which keeps the newer half.
+
+    Args:
+        kind: The file's subfolder.
+        identity: Everything besides the text that decides a value, as JSON values.
+        size: Bytes of a value.
+        folder: Where the subfolder is; the cache folder unless given.
+        max_bytes: Size of a full cache.
     """
 
     def __init__(
-        self, kind: str, identity: object, size: int, *, folder: Path | None = None, largest: int = _LARGEST_BYTES
+        self, kind: str, identity: object, size: int, *, folder: Path | None = None, max_bytes: int = _MAX_BYTES
     ) -> None:
         digest = fingerprint([kind, identity, size])
         chosen = folder or cache_folder()
         self._path = chosen / kind / f"{digest}.log" if chosen else None
         self._salt = bytes.fromhex(digest)
         self._size = size
-        self._most = largest // (size + 2 * DIGEST_BYTES)
+        self._max_records = max_bytes // (size + 2 * DIGEST_BYTES)
 
     def get(self, text: str) -> bytes | None:
-        """The value of a text, or None where none is kept."""
+        """Return the value of a text, or None where there is none."""
         return self._known.get(_key(text))
 
     def put(self, text: str, value: bytes) -> None:
-        """Keep the value of a text, `size` bytes."""
+        """Store the value of a text. Raises ValueError unless it has the size of this cache's values."""
         if len(value) != self._size:
             raise ValueError(f"a value is {self._size} bytes, not {len(value)}")
         key = _key(text)
-        if key in self._known or len(self._known) >= self._most:
+        if key in self._known or len(self._known) >= self._max_records:
             return
         self._known[key] = value
         if self._path:
             with suppress(OSError):
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                # Unbuffered and appending: one write, whole, wherever the file ends by then.
-                with open(self._path, "ab", buffering=0, opener=_open_at_once) as file:
+                # Unbuffered and appending: the record is written whole at wherever the file ends by then.
+                with open(self._path, "ab", buffering=0, opener=_open_without_blocking) as file:
                     file.write(self._record(key, value))
 
     @cached_property
     def _known(self) -> dict[bytes, bytes]:
         step = self._size + 2 * DIGEST_BYTES
         try:
-            data, size = _read_newest(self._path, 2 * _LARGEST_BYTES, step) if self._path else (b"", 0)
+            data, size = _read_newest(self._path, 2 * _MAX_BYTES, step) if self._path else (b"", 0)
         except OSError:
             return {}
         known = self._read(data)
-        if len(known) >= self._most:
-            known = dict(list(known.items())[len(known) - self._most // 2 :])
+        if len(known) >= self._max_records:
+            known = dict(list(known.items())[len(known) - self._max_records // 2 :])
         if self._path and len(known) * step != size:
-            # What others append to the file meanwhile is lost, which costs them time.
+            # Records that other processes append meanwhile are lost, which costs them time.
             with suppress(OSError):
                 replace_whole(self._path, b"".join(self._record(key, value) for key, value in known.items()))
         return known
 
     def _read(self, data: bytes) -> dict[bytes, bytes]:
-        """The whole records of a file's bytes, in their order."""
+        """The valid records of a file's bytes, in their order."""
         known = {}
         step = self._size + 2 * DIGEST_BYTES
         for start in range(0, len(data) - step + 1, step):

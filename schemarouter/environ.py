@@ -1,4 +1,4 @@
-"""Environment variables that this program sets, for a time or for the processes it starts."""
+"""Environment variables set within a block, for this process and those it starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
-# Over small matrices several threads of a numeric library only get into each other's way.
+# On small matrices, several threads of a numeric library slow each other down.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -34,7 +34,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables in the block, and for the processes that are started in it."""
+    """Set environment variables within the block, and for processes started in it; restored afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

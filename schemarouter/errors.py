@@ -11,12 +11,12 @@ EXIT_USAGE = 2
 EXIT_INVALID = 3
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
-# 128 + SIGPIPE, as a shell tells it of a program that writes to nobody.
+# 128 + SIGPIPE: what a shell reports for a program whose reader has closed the pipe.
 EXIT_BROKEN_PIPE = 141
 
 
 class SchemaRouterError(Exception):
-    """A mistake outside the program: bad input, an altered file, a missing thing. Shown without a traceback."""
+    """A mistake outside the program: bad input, an altered file, a missing package. Shown without a traceback."""
 
     exit_code = EXIT_INVALID
 
@@ -28,7 +28,7 @@ class UsageError(SchemaRouterError):
 
 
 class InvalidRunError(SchemaRouterError):
-    """A run, lock or surface that is incomplete, altered or not the one that was promised."""
+    """A run, lock or surface that is incomplete, altered or not the preregistered one."""
 
 
 def closest(given: str, allowed: Iterable[str]) -> str:
@@ -38,9 +38,9 @@ def closest(given: str, allowed: Iterable[str]) -> str:
 
 
 def unknown(kind: str, given: str, allowed: Iterable[str], *, at_most: int | None = None) -> str:
-    """Say that `given` is no known `kind`, which ones there are, and the closest of them.
+    """Say that `given` is no known `kind`, with the closest match and the known ones.
 
-    Where there are more than `at_most`, the nearest so many are listed, and how many there are.
+    Of more than `at_most` known ones the nearest `at_most` are listed, with the number of all.
     """
     names = sorted(allowed)
     if at_most is not None and len(names) > at_most:

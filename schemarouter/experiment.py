@@ -43,7 +43,7 @@ from gates.verdict import Verdict
 from preregistration.lock import read_lock, require_as_locked, scoring_refusal
 from preregistration.protocol import load_protocol
 from schemarouter.agents import registry as agents
-from schemarouter.catalog.views import VIEWS, View
+from schemarouter.catalog.views import VIEWS, CatalogView
 from schemarouter.disk_cache import no_cache
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.files import write_whole
@@ -102,7 +102,7 @@ def run_experiment(
     conditions: Sequence[str] = (),
     limit: int | None = None,
     repeats: int = 1,
-    catalog_view: View = "full",
+    catalog_view: CatalogView = "full",
     shard: str = "1/1",
     workers: int = 1,
     engine: EngineName = "local",

@@ -1,4 +1,4 @@
-"""Files: read into models with everything that is wrong told at once, and written beside their place and moved in."""
+"""Files: read into models, with all mistakes reported at once, and written atomically."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _PIECE_BYTES = 1 << 20
 
 
 class Document(BaseModel):
-    """What a JSON file of a run holds, typed; nothing else may stand in it."""
+    """The typed content of a JSON file of a run; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True)
 
     def as_json(self) -> dict[str, Any]:
-        """The document as plain JSON values."""
+        """Return the document as plain JSON values."""
         return self.model_dump(mode="json")
 
     def to_bytes(self) -> bytes:
-        """The document as its file holds it."""
+        """Return the document as the bytes of its file."""
         return pretty_json(self.as_json())
 
 
-# What a document of this version holds: a whole number, and neither true nor 1.0.
+# The schema_version of such a document: the integer 1, and neither true nor 1.0.
 VersionOne = Annotated[int, Field(strict=True, ge=1, le=1)]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def explain(error: ValidationError) -> list[str]:
-    """One line a mistake: where it is, what came, what is allowed."""
+    """One line for each mistake: where it is, what is allowed, what came."""
     lines = []
     for item in error.errors(include_url=False):
         where = ".".join(str(part) for part in item["loc"]) or "file"
@@ -47,10 +47,21 @@ def explain(error: ValidationError) -> list[str]:
 
 
 def read_model(
-    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, place: str = "", between: str = "; "
+    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, where: str = "", between: str = "; "
 ) -> _Model:
-    """Read a JSON file into a model. Raises `failure` with the place and, `between` them, everything wrong with the file."""
-    where = place or path.name
+    """Read a JSON file into a model.
+
+    Args:
+        path: The file.
+        model: What it is read into.
+        failure: The error to raise.
+        where: What the error calls the file; its name unless given.
+        between: What separates the mistakes in the error.
+
+    Raises:
+        SchemaRouterError: `failure`, with everything that is wrong with the file.
+    """
+    where = where or path.name
     try:
         return model.model_validate(read_json(path, failure, where))
     except ValidationError as error:
@@ -58,7 +69,7 @@ def read_model(
 
 
 def read_json(path: Path, failure: type[SchemaRouterError], where: str) -> Any:
-    """Read a JSON file. Raises `failure`, saying `where`, for one that cannot be read or is no JSON."""
+    """Read a JSON file. Raises `failure`, which names `where`, for one that cannot be read or is not JSON."""
     try:
         return orjson.loads(path.read_bytes())
     except OSError as error:
@@ -67,25 +78,30 @@ def read_json(path: Path, failure: type[SchemaRouterError], where: str) -> Any:
         raise failure(f"{where}: half-written or not JSON ({error}).") from None
 
 
-def parse_document(value: Any, model: type[_Model], place: str, what: str, version: int = 1) -> _Model:
+def parse_document(value: Any, model: type[_Model], where: str, what: str, version: int = 1) -> _Model:
     """Read a document of a run from JSON values.
 
-    Raises InvalidRunError, saying `place` and `what` it is not, for a newer version than `version` and for anything wrong.
+    Args:
+        value: The JSON values.
+        model: What they are read into.
+        where: The location that an error names.
+        what: What an error calls the document.
+        version: The newest schema_version that is read.
+
+    Raises:
+        InvalidRunError: For a newer version, and for values that do not fit the model.
     """
     given = value.get("schema_version") if isinstance(value, Mapping) else None
     if isinstance(given, int) and not 1 <= given <= version:
-        raise InvalidRunError(f"{place}: schema_version {given}; this program reads up to {version}, and none below 1.")
+        raise InvalidRunError(f"{where}: schema_version {given}; this program reads up to {version}, and none below 1.")
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise InvalidRunError(f"{place}: no {what} ({'; '.join(explain(error)[:5])}).") from None
+        raise InvalidRunError(f"{where}: no {what} ({'; '.join(explain(error)[:5])}).") from None
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write a file, whole or in pieces, beside its place and move it in; where that fails nothing is left beside it.
-
-    Raises InvalidRunError when the folder cannot be written.
-    """
+    """Replace a file atomically with `data`, given whole or in pieces. Raises InvalidRunError when that fails."""
     try:
         with _beside(path, data) as name:
             os.replace(name, path)
@@ -94,19 +110,20 @@ def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def write_new(path: Path, data: bytes) -> bool:
-    """Write a file where there is none yet, whole or not at all; False where another process was first.
+    """Write a file atomically where there is none yet. Raises InvalidRunError when that fails.
 
-    Raises InvalidRunError when the folder cannot be written.
+    Returns:
+        Whether it was written: False where the file exists, written by another process.
     """
     try:
         with _beside(path, data) as name:
             try:
-                # A link, unlike a move, never takes the place of what another process has put there meanwhile.
+                # A link, unlike a move, never replaces what another process has written there meanwhile.
                 os.link(name, path)
             except FileExistsError:
                 return False
             except OSError:
-                # A file system without links: the last of those that begin one run together wins, with the same header.
+                # A file system without links: of several processes that begin one run, the last wins, with the same header.
                 os.replace(name, path)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
@@ -115,7 +132,7 @@ def write_new(path: Path, data: bytes) -> bool:
 
 @contextmanager
 def _beside(path: Path, data: bytes | Iterable[bytes]) -> Iterator[str]:
-    """The name of a new file beside `path` with that content, on the disk; gone after the block where it was not moved."""
+    """Write and sync a temporary file beside `path` and yield its name; it is deleted after the block unless it was moved."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -131,7 +148,7 @@ def _beside(path: Path, data: bytes | Iterable[bytes]) -> Iterator[str]:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in larger pieces, so that not every line is a write of its own."""
+    """The same bytes in larger pieces, so that fewer writes are made."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -142,7 +159,7 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def write_all(file: FileIO, data: bytes) -> None:
-    """Write all of it to an unbuffered file, which may take less at once."""
+    """Write all of `data` to an unbuffered file, whose `write` may take only a part of it."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]

@@ -1,4 +1,4 @@
-"""Python's collector of cycles, told to look less often where many small things live and die without any."""
+"""Python's cyclic garbage collector, run less often where many short-lived objects form no cycles."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-# Allocations before the youngest, and collections before the older generations are looked through; Python's own are 700, 10, 10.
-_SELDOM = (100_000, 50, 100)
+# Thresholds of the three generations; Python's own are 700, 10, 10.
+_THRESHOLDS = (100_000, 50, 100)
 
 
 @contextmanager
 def reduced_gc() -> Iterator[None]:
-    """Look for cycles seldom in the block, and through what was there before it not at all."""
+    """Collect cycles less often within the block, and leave objects that existed before it out of every collection."""
     before = gc.get_threshold()
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(*_THRESHOLDS)
     gc.freeze()
     try:
         yield
@@ -27,5 +27,5 @@ def reduced_gc() -> Iterator[None]:
 
 @cache
 def skip_final_gc() -> None:
-    """Let the process end without a last look for cycles, which takes longer than many a command: all goes with the process."""
+    """Skip the collection at the end of the process, which takes longer than many a command and frees nothing of use."""
     atexit.register(gc.freeze)

@@ -1,13 +1,12 @@
-"""Characters that nobody sees."""
+"""Characters that are not displayed."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# As the inside of a character class: controls, lone surrogates, and all that Unicode calls default ignorable (soft hyphen,
-# fillers, joiners, directions, variation selectors, tags); beside them line and paragraph separators, the annotation marks
-# and the Braille blank, which show nothing either.
+# The inside of a character class: controls, lone surrogates, Unicode's default ignorable characters (soft hyphen, fillers,
+# joiners, directions, variation selectors, tags), line and paragraph separators, annotation marks and the Braille blank.
 INVISIBLE: Final = (
     r"\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800"
     r"\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -28,6 +27,6 @@ def without_ignorable(text: str) -> str:
 
 
 def first_invisible(text: str) -> str | None:
-    """The first invisible character of a text as ``U+200B``, or None."""
-    found = _FIND(text)
-    return None if found is None else f"U+{ord(found[0]):04X}"
+    """Return the first invisible character of a text, written like ``U+200B``, or None."""
+    match = _FIND(text)
+    return None if match is None else f"U+{ord(match[0]):04X}"

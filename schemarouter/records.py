@@ -24,7 +24,16 @@ _CONFIG = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """Tools were shown. `ranking` holds the ids of the ranking they came from, best first; FULL and ORACLE have none."""
+    """Tools were shown.
+
+    Attributes:
+        turn: Model turn, from 1; 0 where the episode opens.
+        cause: Why they were shown.
+        routes: Ids of the tools, in the order in which the agent sees them.
+        ranking: Ids of the ranking they came from, best first; empty for FULL and ORACLE.
+        can_ask: Whether asking for more tools can still change them.
+        can_turn: Whether another tool turn can still change them.
+    """
 
     turn: StrictInt
     cause: Cause
@@ -37,7 +46,13 @@ class Exposed:
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn:
-    """The agent was asked. Tokens of its whole prompt, and those that the tool schemas are of it."""
+    """The agent was asked for its next action.
+
+    Attributes:
+        turn: Model turn, from 1.
+        input_tokens: Tokens of the whole prompt.
+        schema_tokens: Those of them that are tool schemas.
+    """
 
     turn: StrictInt
     input_tokens: StrictInt
@@ -65,7 +80,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The policy decided, before anything ran, from these facts."""
+    """The policy allowed or refused a call, from these facts (`schemarouter.policy.Facts`), before anything ran."""
 
     turn: StrictInt
     registered: StrictBool
@@ -80,9 +95,13 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What came back of a call; `ran` and `error` come from an execution, `blocked` from the policy.
+    """What a call returned.
 
-    `incomplete` is the completion state after the turn.
+    Attributes:
+        turn: Model turn, from 1.
+        outcome: ``ran`` or ``error`` from an execution, ``blocked`` from the policy.
+        payload: The observed fields; those of a failed turn are ``status`` and ``error``.
+        incomplete: Whether the task is incomplete after the turn.
     """
 
     turn: StrictInt
@@ -94,7 +113,13 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The state took the turn in: the hash of its canonical bytes, and counts of what was left out of it."""
+    """The execution state observed the turn.
+
+    Attributes:
+        turn: Model turn, from 1.
+        sha256: Hash of the state's canonical bytes.
+        omitted: Counts of what of the turn stayed outside the state, by kind.
+    """
 
     turn: StrictInt
     sha256: str
@@ -104,7 +129,14 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Why the episode ended, and the steps that the environment had completed by then, in order."""
+    """The episode ended.
+
+    Attributes:
+        turn: Model turn, from 1.
+        reason: Why; ``infrastructure`` is an infrastructure failure, which is no outcome.
+        detail: More about it, for a reader.
+        steps_completed: Ids of the plan's steps completed by then, in order.
+    """
 
     turn: StrictInt
     reason: Literal["completed", "stalled", "turn_limit", "agent_stopped", "time_limit", "exception", "infrastructure"]
@@ -120,7 +152,17 @@ Event = Annotated[
 
 @pydantic_dataclass(frozen=True, slots=True, config=_CONFIG)
 class EpisodeRecord:
-    """One attempt at one episode; `repeat` counts from 1 where an agent that is not deterministic runs more than once."""
+    """One attempt at one episode: every event of it, in order.
+
+    Attributes:
+        schema_version: Version of the record's format.
+        task: Id of the task.
+        catalog: Size of the catalog.
+        condition: Name of the condition.
+        attempt: Number of the attempt, from 1; a further one follows an infrastructure failure.
+        events: What happened, in order; the last is `Ended`.
+        repeat: Number of the repeat, from 1, where an agent that takes a seed runs more than once.
+    """
 
     schema_version: StrictInt
     task: str
@@ -132,12 +174,12 @@ class EpisodeRecord:
 
     @property
     def episode_id(self) -> str:
-        """The name of the episode in the grid."""
+        """The episode's name in the grid: see the function `episode_id`."""
         return episode_id(self.task, self.catalog, self.condition, self.repeat)
 
     @property
     def infrastructure(self) -> bool:
-        """Whether the attempt ended for reasons of the machine alone, and is no outcome."""
+        """Whether an infrastructure failure ended the attempt, which is then no outcome."""
         return self._ended_by("infrastructure")
 
     @property
@@ -155,7 +197,7 @@ def episode_id(task: str, catalog: int, condition: str, repeat: int = 1) -> str:
 
 
 _ADAPTER = TypeAdapter(EpisodeRecord)
-# orjson sorts the keys of dicts but leaves the fields of dataclasses as they are declared: names in order, and their values.
+# orjson sorts the keys of dicts but not the fields of dataclasses: their sorted names, and what fetches the values in that order.
 _FIELDS = {
     kind: (names, attrgetter(*names))
     for kind in (EpisodeRecord, *get_args(get_args(Event)[0]))
@@ -172,24 +214,24 @@ _SHAPE = re.compile(
 
 
 def _plain(items: Iterable[EpisodeRecord | Event]) -> list[dict[str, Any]]:
-    """Each as a dict whose keys are in order."""
+    """Each item as a dict whose keys are sorted."""
     return [dict(zip(names, values(item), strict=False)) for item in items for names, values in (_FIELDS[type(item)],)]
 
 
 def encode(record: EpisodeRecord) -> bytes:
-    """Write a record as canonical JSON, without a line end."""
+    """Encode a record as canonical JSON, without a line end."""
     whole = _plain((record,))[0]
     whole["events"] = _plain(record.events)
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
 
 def encode_event(event: Event) -> bytes:
-    """Write one event as canonical JSON."""
+    """Encode one event as canonical JSON."""
     return orjson.dumps([type(event).__name__, *_plain((event,))], option=orjson.OPT_SORT_KEYS)
 
 
 class RecordEnvelope(NamedTuple):
-    """What a record says besides its events, and the bytes of these."""
+    """The fields of a record, with its events as undecoded bytes."""
 
     task: str
     catalog: int
@@ -200,28 +242,39 @@ class RecordEnvelope(NamedTuple):
 
 
 def split_envelope(data: bytes) -> RecordEnvelope | None:
-    """Take canonical bytes of a record apart without reading its events; None for bytes of any other shape.
+    """Split the canonical bytes of a record without decoding its events; None for bytes of any other shape.
 
-    Where the events are those of a record that was read, so is the whole: there is one way only to write the rest.
+    The other fields have one canonical spelling, so two records with equal events and equal fields are equal in every byte.
     """
-    found = _SHAPE.fullmatch(data)
-    if found is None:
+    match = _SHAPE.fullmatch(data)
+    if match is None:
         return None
-    attempt, catalog, condition, events, repeat, task = found.groups()
+    attempt, catalog, condition, events, repeat, task = match.groups()
     return RecordEnvelope(task.decode(), int(catalog), condition.decode(), int(repeat), int(attempt), events)
 
 
-def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
-    """Read a record. Raises InvalidRunError naming `place` and everything wrong there; a newer version is refused by name."""
+def decode(data: bytes | Mapping[str, Any], where: str) -> EpisodeRecord:
+    """Read a record.
+
+    Args:
+        data: Its JSON, as bytes or as parsed values.
+        where: The location that an error names.
+
+    Returns:
+        The record.
+
+    Raises:
+        InvalidRunError: For a newer schema_version, and for anything that is no record.
+    """
     try:
         raw = orjson.loads(data) if isinstance(data, bytes) else data
         version = raw.get("schema_version") if isinstance(raw, Mapping) else None
         if isinstance(version, int) and not 1 <= version <= SCHEMA_VERSION:
             raise InvalidRunError(
-                f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
+                f"{where}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
             )
         return _ADAPTER.validate_python(raw)
     except orjson.JSONDecodeError as error:
-        raise InvalidRunError(f"{place}: not JSON ({error}).") from None
+        raise InvalidRunError(f"{where}: not JSON ({error}).") from None
     except ValidationError as error:
-        raise InvalidRunError(f"{place}: " + "; ".join(explain(error)[:3])) from None
+        raise InvalidRunError(f"{where}: " + "; ".join(explain(error)[:3])) from None

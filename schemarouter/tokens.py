@@ -1,13 +1,12 @@
 """Counting the tokens of prompts with a real LLM tokenizer (Mistral v3, tekken).
 
-Vocabulary and pattern are the file of the package `mistral-common`, which runs it by `tiktoken`, and so does this; what that
-package does besides takes longer to load than a run takes to count.
+Vocabulary and pattern come from a file of the package `mistral-common` and are run by `tiktoken`, as that package does; importing
+the package itself takes longer than counting a whole run.
 
-A prompt is a sequence of pieces between control tokens, and no token reaches across a control token: the count of a prompt is
-the sum of the counts of its pieces. The tools are one such piece, and in it no token reaches across a comma that a space follows,
-as between two tools: to the tokenizer's pattern, signs of punctuation before a space end a word, and the space begins the next.
-That lets each text and each tool be counted once and kept. Tests compare the sums with the tokenizer's own encoding of whole
-conversations.
+A prompt is a sequence of pieces between control tokens, and no token spans a control token: the count of a prompt is the sum of
+the counts of its pieces. The tool list is one such piece, and no token in it spans the comma and space between two tools, since
+the tokenizer's pattern ends a word after punctuation and begins the next one at the space. So each text and each tool is counted
+once. Tests compare the sums with the tokenizer's own encoding of whole conversations.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ def _tekken() -> Encoding:
     except (ImportError, OSError):
         raise _missing() from None
     encoding = Encoding(TOKENIZER, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
-    # What encodes has a copy of its own; this one would be held besides, 50 MB for nothing.
+    # The encoding holds a copy; this one would take another 50 MB.
     ranks.clear()
     return encoding
 
 
 def _vocabulary(path: Path) -> tuple[str, dict[bytes, int]]:
-    """Pattern and ranks of a tekken file."""
+    """The pattern, and the ranks of tokens by their bytes, of a tekken file."""
     model = orjson.loads(path.read_bytes())
     config = model["config"]
     size = config["default_vocab_size"] - config["default_num_special_tokens"]
@@ -76,7 +75,7 @@ def _vocabulary(path: Path) -> tuple[str, dict[bytes, int]]:
 
 
 def load_tokenizer() -> None:
-    """Load the tokenizer now, and not when the first unknown text is counted. Raises SchemaRouterError where it is missing."""
+    """Load the tokenizer now rather than at the first uncached text. Raises SchemaRouterError where it is missing."""
     _tekken()
 
 
@@ -85,9 +84,16 @@ def _missing() -> SchemaRouterError:
 
 
 def cached_counts(folder: Path | None = None) -> DiskCache:
-    """Counts that earlier runs with the same tokenizer made, in `folder`, else in the cache folder.
+    """The counts of earlier runs with the same tokenizer, for a `TokenCounter`.
 
-    For runs, which are counted again when they are judged. Raises SchemaRouterError where the tokenizer is missing.
+    Args:
+        folder: Where they are cached; the cache folder unless given.
+
+    Returns:
+        The cache.
+
+    Raises:
+        SchemaRouterError: Where the tokenizer is missing.
     """
     try:
         libraries = [version(library) for library in _LIBRARIES]
@@ -97,14 +103,14 @@ def cached_counts(folder: Path | None = None) -> DiskCache:
 
 
 def call_text(name: str, arguments: Any, call_id: str) -> str:
-    """The JSON text in which a tool call stands in the prompt."""
-    # Sorted, as a record holds them: counting again from the record must give the same.
+    """The JSON text of a tool call in the prompt."""
+    # Sorted as in a record, so that a count from the record is the same.
     body = [{"name": name, "arguments": _sorted(arguments), "id": call_id}]
     return json.dumps(body, ensure_ascii=False)
 
 
 def result_text(payload: Any, call_id: str) -> str:
-    """The JSON text in which a tool result stands in the prompt."""
+    """The JSON text of a tool result in the prompt."""
     return json.dumps({"content": _sorted(payload), "call_id": call_id}, ensure_ascii=False)
 
 
@@ -117,9 +123,10 @@ def _sorted(value: Any) -> Any:
 
 @dataclass
 class TokenCounter:
-    """Counts texts, tool lists and conversations; a text is encoded once while it is remembered, a tool by its place in a list.
+    """Counts the tokens of texts, tool lists and conversations, each text once while it is cached.
 
-    With a `store` (`cached_counts`), what that holds is not encoded at all; without, everything is counted anew.
+    Attributes:
+        store: Counts of earlier runs (`cached_counts`); without it every text is encoded once in this process.
     """
 
     store: DiskCache | None = None
@@ -128,14 +135,14 @@ class TokenCounter:
     _schemas: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def text(self, text: str) -> int:
-        """Tokens of a piece of text."""
+        """Count the tokens of a text."""
         known = self._texts.get(text)
         if known is None:
             known = self._texts[text] = self._count(text)
         return known
 
     def tools(self, catalog: Catalog, routes: Sequence[str]) -> int:
-        """Tokens that the schemas of these tools add to a prompt: 0 without tools."""
+        """Count the tokens that the schemas of these tools add to a prompt: 0 without tools."""
         if not routes:
             return 0
         key = (catalog.fingerprint, tuple(routes))
@@ -149,7 +156,7 @@ class TokenCounter:
         return known
 
     def _schema(self, catalog: Catalog, route: str) -> str:
-        """The JSON text of one tool, as it stands in that of a list."""
+        """The JSON text of one tool, as an item of the tool list."""
         key = (catalog.fingerprint, route)
         known = self._schemas.get(key)
         if known is None:
@@ -166,11 +173,11 @@ class TokenCounter:
         return count
 
     def conversation(self, system: str, messages: Sequence[Message]) -> int:
-        """Tokens of a prompt without tools; the system prompt stands before the last user message."""
-        last_user = max((i for i, message in enumerate(messages) if message.role == "user"), default=-1)
+        """Count the tokens of a prompt without its tools; the system prompt is put before the last user message."""
+        last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
         total = 1
-        for position, message in enumerate(messages):
-            content = f"{system}\n\n{message.content}" if position == last_user else message.content
-            # An assistant's text is closed by one control token, everything else stands between two.
+        for index, message in enumerate(messages):
+            content = f"{system}\n\n{message.content}" if index == last_user else message.content
+            # One control token closes an assistant's text; every other message is between two.
             total += self.text(content) + (1 if message.role == "assistant" else _BRACKETS)
         return total

@@ -154,7 +154,7 @@ def _place(path: Path) -> str:
 
 def _load_cell(path: Path, protocol: Protocol) -> CellFile:
     place = _place(path)
-    cell = read_model(path, CellFile, SurfaceError, place=place, between=f"\n{place}: ")
+    cell = read_model(path, CellFile, SurfaceError, where=place, between=f"\n{place}: ")
     for kind, given, allowed in (
         ("stratum", cell.stratum, protocol.strata), ("language", cell.language, protocol.languages),
     ):  # fmt: skip

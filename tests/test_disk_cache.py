@@ -21,7 +21,7 @@ values = st.binary(min_size=SIZE, max_size=SIZE)
 
 
 def kept(folder: Path, identity: object = "one", kind: str = "counts", records: int = 100) -> DiskCache:
-    return DiskCache(kind, identity, SIZE, folder=folder, largest=records * RECORD)
+    return DiskCache(kind, identity, SIZE, folder=folder, max_bytes=records * RECORD)
 
 
 def stored(folder: Path) -> list[Path]:
@@ -145,7 +145,7 @@ def test_a_file_that_many_writers_made_too_large_goes_on_with_the_newest(
 ) -> None:
     path = fill(tmp_path, "abcdefghij")
     path.write_bytes(path.read_bytes() + torn)
-    monkeypatch.setattr("schemarouter.disk_cache._LARGEST_BYTES", 2 * RECORD)
+    monkeypatch.setattr("schemarouter.disk_cache._MAX_BYTES", 2 * RECORD)
     # Four records are read of a file of ten.
     assert [text for text in "abcdefghij" if kept(tmp_path).get(text)] == list("ghij")
     assert path.stat().st_size == 4 * RECORD
@@ -206,7 +206,7 @@ def test_a_pipe_or_a_file_without_end_in_the_place_of_the_store_costs_time_alone
     store = DiskCache("counts", "x", 1, folder=tmp_path)
     store.put("a", b"1")
     (path,) = (tmp_path / "counts").iterdir()
-    monkeypatch.setattr("schemarouter.disk_cache._LARGEST_BYTES", 1000)
+    monkeypatch.setattr("schemarouter.disk_cache._MAX_BYTES", 1000)
     path.write_bytes(path.read_bytes() + bytes(3000))
     assert DiskCache("counts", "x", 1, folder=tmp_path).get("a") is None
     path.unlink()

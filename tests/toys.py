@@ -29,7 +29,7 @@ from gates.episode_table import EpisodeRow, EpisodeTable
 from gates.exploratory import stamp
 from gates.identities import ReferenceData
 from preregistration.protocol import ConditionRules, Protocol, load_protocol
-from schemarouter.agents.base import Action, Agent, Guide, View
+from schemarouter.agents.base import Action, Agent, AgentView, Guide
 from schemarouter.agents.reference import Reference
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.policy import Decision, Facts, Policy, StandardPolicy
@@ -205,9 +205,9 @@ class Scripted:
 
     actions: Sequence[Any]
     step: int = 0
-    views: list[View] | None = None
+    views: list[AgentView] | None = None
 
-    def act(self, view: View) -> Action:
+    def act(self, view: AgentView) -> Action:
         """The next action of the script; stops at its end."""
         if self.views is not None:
             self.views.append(view)

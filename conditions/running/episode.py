@@ -11,7 +11,7 @@ import orjson
 
 from conditions.base import Condition, Exposure
 from conditions.running.engines.timeout import EpisodeTimeLimitError
-from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Action, Agent, Turn, View
+from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Action, Agent, AgentView, Turn
 from schemarouter.canonical import canonical_json, sha256_hex
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.tools import tool_of_route
@@ -191,7 +191,7 @@ class Episode:
         schema_tokens = self.counter.tools(self.catalog, exposure.routes)
         plain_tokens = self.counter.conversation(SYSTEM_PROMPT, self._messages)
         self.events.append(ModelTurn(self._turn, plain_tokens + schema_tokens, schema_tokens))
-        view = View(
+        view = AgentView(
             self.query, exposure.routes, exposure.can_ask, exposure.can_turn, tuple(self._history), self.catalog
         )
         return self.agent.act(view)

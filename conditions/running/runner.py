@@ -12,12 +12,11 @@ from conditions.running.provenance import require_same_code
 from preregistration.lock import scoring_refusal
 from preregistration.names import ORACLE
 from preregistration.protocol import Protocol, load_protocol
-from schemarouter.agents.base import Action, Agent, Guide
-from schemarouter.agents.base import View as AgentView
+from schemarouter.agents.base import Action, Agent, AgentView, Guide
 from schemarouter.agents.registry import prepared, resolve, seeded
 from schemarouter.caches import Bounded
 from schemarouter.catalog import Catalog
-from schemarouter.catalog.views import View, viewed
+from schemarouter.catalog.views import CatalogView, viewed
 from schemarouter.errors import InvalidRunError
 from schemarouter.policy import Policy, StandardPolicy
 from schemarouter.records import EpisodeRecord
@@ -82,7 +81,7 @@ class Runner:
         *,
         retriever: Spec,
         agent: Spec,
-        view: View = "full",
+        view: CatalogView = "full",
         agent_factory: AgentFactory | None = None,
         policy: Policy | None = None,
         retrievers: Mapping[int, Retriever] | None = None,
@@ -176,7 +175,7 @@ class Setup:
     surface: str
     retriever: str
     agent: str
-    view: View = "full"
+    view: CatalogView = "full"
     code: str = ""
 
     def __call__(self) -> Runner:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from conditions.running.plan import PlanDocument
-from schemarouter.catalog.views import View
+from schemarouter.catalog.views import CatalogView
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import Document, VersionOne, parse_document, read_json
 
@@ -22,7 +22,7 @@ class Identities(Document):
 
     agent: str
     """The agent's full spec."""
-    catalog_view: View
+    catalog_view: CatalogView
     """What of the catalogs the retriever was built over: ``full`` or ``names-only``."""
     catalogs: dict[str, str]
     """Fingerprint of every catalog's whole contracts, by its size."""

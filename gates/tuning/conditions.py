@@ -14,7 +14,7 @@ from preregistration.names import SR_CONDITIONS
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 from schemarouter.catalog import Catalog
-from schemarouter.catalog.views import View, viewed
+from schemarouter.catalog.views import CatalogView, viewed
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.typed import build_typed
@@ -23,7 +23,7 @@ from surface.loader import Surface
 
 
 def conditions_out_of_fold(
-    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: CatalogView
 ) -> list[EpisodeRow]:
     """Run every arm that retrieves on every task, with the retriever of the task's fold, and measure it.
 

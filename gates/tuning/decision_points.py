@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemarouter.catalog import Catalog
-from schemarouter.catalog.views import View, viewed
+from schemarouter.catalog.views import CatalogView, viewed
 from schemarouter.state import ExecutionState
 from surface.environment import Environment, PlanGuide
 from surface.loader import Surface
@@ -34,7 +34,7 @@ class DecisionPoint:
         return self.state.retrieval_query() if self.turn else self.state.original_query
 
 
-def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: View) -> list[DecisionPoint]:
+def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: CatalogView) -> list[DecisionPoint]:
     """The decision points of one task, with its faults and cures; states are those that the view of the catalog registers."""
     environment = Environment(task.key, catalog, seed_text=task.prompt.id)
     guide = PlanGuide(environment.progress, catalog)
@@ -54,7 +54,7 @@ def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: View) -
     ]
 
 
-def all_decision_points(surface: Surface, catalog: Catalog, view: View) -> list[DecisionPoint]:
+def all_decision_points(surface: Surface, catalog: Catalog, view: CatalogView) -> list[DecisionPoint]:
     """The decision points of every task of a surface, in the order of their ids."""
     return [
         m for task in surface.tasks for m in decision_points_of(task, surface.stratum(task.prompt.id), catalog, view)

@@ -12,7 +12,7 @@ from gates.tuning.decision_points import DecisionPoint, all_decision_points
 from gates.tuning.logit import Choice, Floats, fit
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
-from schemarouter.catalog.views import View, viewed
+from schemarouter.catalog.views import CatalogView, viewed
 from schemarouter.retrieval.base import SCORE_DECIMALS, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.evidence.flow import phase_of
@@ -53,7 +53,9 @@ def folds_of(tasks: Collection[str], count: int) -> dict[str, int]:
 class Design:
     """Moments of a surface and the typed retriever's features over its catalogs, in one view."""
 
-    def __init__(self, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], view: View) -> None:
+    def __init__(
+        self, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], view: CatalogView
+    ) -> None:
         self.protocol = protocol
         self.view = view
         self.decision_points: Sequence[DecisionPoint] = all_decision_points(surface, catalogs[min(catalogs)], view)

@@ -18,7 +18,7 @@ from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_
 from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
-from schemarouter.catalog.views import VIEWS, View
+from schemarouter.catalog.views import VIEWS, CatalogView
 from schemarouter.retrieval.typed import Weights
 from surface.loader import Surface
 
@@ -66,7 +66,7 @@ def tune(
 
 
 def _tune_view(
-    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, view: View
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, view: CatalogView
 ) -> tuple[Weights, dict[str, Any]]:
     design = Design(protocol, surface, catalogs, view)
     folds = outer_folds(design, extent.grid, extent.outer, extent.inner)
@@ -124,7 +124,7 @@ def _interval(interval: Interval) -> dict[str, Any]:
 
 
 def _conditions(
-    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: View
+    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: CatalogView
 ) -> dict[str, Any]:
     """Recall of the state-aware arm and recovery against the progressive one, in the experiment's own loop."""
     rows = conditions_out_of_fold(protocol, surface, catalogs, folds, view)

@@ -1,4 +1,4 @@
-"""What an agent is, what it sees, and what a guide may tell the one agent that is given it."""
+"""The interface of an agent: what it sees, what it does, and the guide that only the reference agents are given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEM_PROMPT = (
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value an agent has seen, with the contract that says what it means."""
+    """A value that an agent has seen, with the contract that says what it means."""
 
     value: Any
     contract: Contract
@@ -29,17 +29,23 @@ class SeenValue:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One finished tool turn: what was called and what came back."""
+    """One finished tool turn: the call, and the observation that it returned."""
 
     call: Call
     observation: Observation
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AgentView:
     """What an agent sees at a model turn.
 
-    `can_ask` and `can_turn` say whether asking for more, and whether another tool turn, can still change `tools`.
+    Attributes:
+        query: The user's request.
+        tools: Ids of the routes that are shown.
+        can_ask: Whether asking for more tools can still change `tools`.
+        can_turn: Whether another tool turn can still change `tools`.
+        history: The tool turns so far, in order.
+        catalog: The contracts of all registered routes.
     """
 
     query: str
@@ -52,7 +58,17 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What an agent does at a model turn: call a tool, ask for more tools, or stop."""
+    """What an agent does at a model turn.
+
+    Attributes:
+        kind: ``call`` a tool, ``ask`` for more tools, or ``stop``.
+        call: The call, exactly where `kind` is ``call``.
+        reason: Why it stops.
+
+    Example:
+        >>> Action("call", Call("orders.find", {"name": "Lee"})).kind
+        'call'
+    """
 
     kind: Literal["call", "ask", "stop"]
     call: Call | None = None
@@ -60,24 +76,31 @@ class Action:
 
 
 class Guide(Protocol):
-    """Knowledge of the plan, for the one agent that measures retrieval and not itself."""
+    """Knowledge of the task's plan, for agents whose own choices are not what is measured."""
 
     def next_call(self) -> Call | None:
-        """The call that completes the next required step, or None when the task is complete."""
+        """Return the call that completes the next required step, or None when the task is complete."""
 
     def literals(self) -> Sequence[SeenValue]:
-        """The values the query states, with the contracts of the parameters they are for."""
+        """Return the values that the query states, with the contracts of the parameters they are for."""
 
 
 class Agent(Protocol):
-    """Chooses one action a model turn. ProcessLocal anew for every episode."""
+    """Chooses one action at each model turn; built anew for every episode."""
 
-    def act(self, view: View) -> Action:
-        """Choose the next action from what is seen."""
+    def act(self, view: AgentView) -> Action:
+        """Choose the next action.
+
+        Args:
+            view: What the agent sees at this turn.
+
+        Returns:
+            The action.
+        """
 
 
 def fits(value: SeenValue, parameter: Contract) -> bool:
-    """Whether a seen value may fill a parameter: same meaning and unit where both are registered, else same name and type."""
+    """Whether a seen value may fill a parameter: same semantic id and unit where both have one, else same name and type."""
     seen = value.contract
     if seen.semantic_id is not None and parameter.semantic_id is not None:
         return (
@@ -93,7 +116,7 @@ def _admits(parameter: Contract, value: Any) -> bool:
 
 
 def observed_values(history: Sequence[Turn], catalog: Catalog) -> list[SeenValue]:
-    """Every registered field of every completed turn, latest first."""
+    """Every registered field of every completed turn, the latest turn first."""
     values: list[SeenValue] = []
     for turn in reversed(history):
         capability = catalog.get(turn.call.route_id)
@@ -105,23 +128,23 @@ def observed_values(history: Sequence[Turn], catalog: Catalog) -> list[SeenValue
 
 
 class SeenValues:
-    """Values an agent has seen, the ones to be preferred first, found by what they mean and by what they are called."""
+    """Values that an agent has seen, in order of preference, indexed by semantic id and by name."""
 
     def __init__(self, values: Iterable[SeenValue]) -> None:
-        self._found: dict[tuple[str, str], list[tuple[int, SeenValue]]] = {}
-        for place, value in enumerate(values):
+        self._by_key: dict[tuple[str, str], list[tuple[int, SeenValue]]] = {}
+        for rank, value in enumerate(values):
             for key in _keys(value.contract):
-                self._found.setdefault(key, []).append((place, value))
+                self._by_key.setdefault(key, []).append((rank, value))
 
     def fitting(self, parameter: Contract) -> SeenValue | None:
-        """The first value that fits a parameter, or None."""
-        found = [item for key in _keys(parameter) for item in self._found.get(key, ())]
-        found.sort(key=itemgetter(0))
-        return next((value for _, value in found if fits(value, parameter)), None)
+        """Return the first value that fits a parameter, or None."""
+        candidates = [item for key in _keys(parameter) for item in self._by_key.get(key, ())]
+        candidates.sort(key=itemgetter(0))
+        return next((value for _, value in candidates if fits(value, parameter)), None)
 
 
 def _keys(contract: Contract) -> tuple[tuple[str, str], ...]:
-    """What two contracts have in common, at least one of them, where a value of one fits the other."""
+    """Keys of a contract; where a value of one contract fits another, the two share a key."""
     named = ("name", contract.name)
     return (named,) if contract.semantic_id is None else (("meaning", contract.semantic_id), named)
 

@@ -1,10 +1,10 @@
-"""An agent that knows the plan and slips: what a verdict is worth under wrong turns, and what several runs of one differ by."""
+"""An agent that knows the plan and makes errors: shows how a verdict holds under wrong calls, and how repeats differ."""
 
 from __future__ import annotations
 
 import random
 
-from schemarouter.agents.base import Action, Guide, SeenValues, View, arguments_from, observed_values
+from schemarouter.agents.base import Action, AgentView, Guide, SeenValues, arguments_from, observed_values
 from schemarouter.agents.reference import Reference
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.state import Call
@@ -20,40 +20,40 @@ DECLARATION = Declaration(
 
 
 class Fallible:
-    """Acts as the reference agent does; where that makes a call, another one is made with probability `slip`."""
+    """Acts as the reference agent, but replaces each call by a wrong one with probability `error_rate`."""
 
-    def __init__(self, guide: Guide, *, slip: float, seed: int) -> None:
+    def __init__(self, guide: Guide, *, error_rate: float, seed: int) -> None:
         self._guide = guide
         self._reference = Reference(guide, probe=True)
-        self._slip = slip
+        self._error_rate = error_rate
         self._seed = seed
 
-    def act(self, view: View) -> Action:
-        """Choose the next action. A slip depends on seed, query and turn alone, whatever ran before."""
+    def act(self, view: AgentView) -> Action:
+        """Choose the next action; whether it is wrong depends on seed, query and turn alone, not on what ran before."""
         action = self._reference.act(view)
         if action.call is None:
             return action
         chance = random.Random(f"{self._seed}/{len(view.history)}/{view.query}")
-        if chance.random() >= self._slip:
+        if chance.random() >= self._error_rate:
             return action
         wrong = self._other_calls(view, action.call.route_id)
         return Action("call", chance.choice(wrong)) if wrong else action
 
-    def _other_calls(self, view: View, right: str) -> list[Call]:
-        """Calls of the other tools shown, by route id, that values seen so far can fill and that were not made before."""
+    def _other_calls(self, view: AgentView, right: str) -> list[Call]:
+        """Calls of other tools shown, by route id, not called before, whose parameters the values seen so far can fill."""
         called = {turn.call.route_id for turn in view.history}
         values = SeenValues([*observed_values(view.history, view.catalog), *self._guide.literals()])
-        found = []
+        calls = []
         for route in sorted(view.tools):
             capability = view.catalog.get(route)
             if capability is None or route == right or route in called:
                 continue
             arguments = arguments_from(capability.required_parameters, values)
             if arguments is not None:
-                found.append(Call(route, arguments))
-        return found
+                calls.append(Call(route, arguments))
+        return calls
 
 
 def build(guide: Guide, values: dict[str, int | float | str]) -> Fallible:
     """Build from a spec's values."""
-    return Fallible(guide, slip=float(values["slip"]), seed=int(values["seed"]))
+    return Fallible(guide, error_rate=float(values["slip"]), seed=int(values["seed"]))

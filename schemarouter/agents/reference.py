@@ -1,8 +1,8 @@
-"""The confirmatory agent: it knows the plan and makes no wrong choice, so that what is measured is retrieval."""
+"""The confirmatory agent: it knows the plan and makes no wrong choice, so that retrieval alone is measured."""
 
 from __future__ import annotations
 
-from schemarouter.agents.base import Action, Guide, SeenValues, View, arguments_from, observed_values
+from schemarouter.agents.base import Action, AgentView, Guide, SeenValues, arguments_from, observed_values
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.state import Call
 
@@ -20,8 +20,8 @@ class Reference:
         self._guide = guide
         self._probe = probe
 
-    def act(self, view: View) -> Action:
-        """Choose the next action. An ask or a probe is made only where it can still change what is exposed."""
+    def act(self, view: AgentView) -> Action:
+        """Choose the next action; it asks or probes only where that can still change what is exposed."""
         call = self._guide.next_call()
         if call is None:
             return Action("stop", reason="completed")
@@ -32,8 +32,8 @@ class Reference:
         probe = self._probe_call(view) if self._probe and view.can_turn else None
         return Action("call", probe) if probe is not None else Action("stop", reason="stalled")
 
-    def _probe_call(self, view: View) -> Call | None:
-        """The first exposed read-only route, by route id, not called before, that values seen so far can fill."""
+    def _probe_call(self, view: AgentView) -> Call | None:
+        """A call of the first exposed read-only route, by route id, not called before, that values seen so far can fill."""
         called = {turn.call.route_id for turn in view.history}
         values = SeenValues([*observed_values(view.history, view.catalog), *self._guide.literals()])
         for route_id in sorted(view.tools):

@@ -1,4 +1,4 @@
-"""Which agents there are. A new one is a file with DECLARATION and build, and one line here."""
+"""The registered agents. A new one is a file with DECLARATION and build, and one line here."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def _module(name: str) -> ModuleType:
 
 
 def declaration(name: str) -> Declaration:
-    """What an agent takes. Raises SpecError for an unknown name."""
-    found: Declaration = _module(name).DECLARATION
-    return found
+    """Return the options that an agent takes. Raises SpecError for an unknown name."""
+    options: Declaration = _module(name).DECLARATION
+    return options
 
 
 def resolve(spec: Spec | str) -> Spec:
-    """The full spec, defaults written out: the identity of an agent. Raises SpecError."""
+    """Return the full spec, defaults written out: the identity of an agent. Raises SpecError for a spec that is wrong."""
     given = parse(spec) if isinstance(spec, str) else spec
     return declaration(given.name).resolve(given, given.nested)
 
 
 def takes_seed(spec: Spec | str) -> bool:
-    """Whether an agent is not deterministic and says so by taking a seed. Raises SpecError."""
+    """Whether an agent takes a seed, which says that it is not deterministic. Raises SpecError for a spec that is wrong."""
     return SEED in declaration(resolve(spec).name).options
 
 
 def seeded(spec: Spec, repeat: int) -> Spec:
-    """The full spec of an agent for one of its repeats, counted from 1: each with a seed of its own, one after the other."""
+    """Return the spec for a repeat, counted from 1: the seed of the first, and one more for each further repeat."""
     if repeat == 1 or SEED not in spec.arguments:
         return spec
     seed = int(str(spec.arguments[SEED])) + repeat - 1
@@ -50,7 +50,17 @@ def seeded(spec: Spec, repeat: int) -> Spec:
 
 
 def prepared(spec: Spec | str) -> Callable[[Guide], Agent]:
-    """What builds an agent, one for each episode: its guide is handed to it alone. Raises SpecError."""
+    """Prepare to build an agent for every episode.
+
+    Args:
+        spec: The agent's spec.
+
+    Returns:
+        A function from the guide of an episode to its agent.
+
+    Raises:
+        SpecError: For a spec that is wrong.
+    """
     full = resolve(spec)
     module = _module(full.name)
     values = declaration(full.name).values(full)

@@ -1,26 +1,23 @@
-"""Registered contracts: fields, parameters, capabilities and the catalogs made of them."""
+"""Registered contracts: output fields, parameters and the capabilities made of them."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from schemarouter.canonical import fingerprint
-from schemarouter.catalog.tools import MAX_TOOL_NAME, read_tool, tool_name
+from schemarouter.catalog.tools import MAX_TOOL_NAME, tool_name
 from schemarouter.errors import SchemaRouterError, unknown
-from schemarouter.files import explain, read_json
 from schemarouter.invisible import first_invisible
 
 JsonType = Literal["null", "boolean", "integer", "number", "string", "array", "object"]
 Effect = Literal["read", "write", "destructive"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
-# Without `__` and a final `_`, so that the first `__` of a tool's name is always the end of its provider.
+# Without `__` and a final `_`, so that the first `__` of a tool's name always ends its provider.
 Provider = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=64)]
 SemanticId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_]*$")]
@@ -38,9 +35,8 @@ class _Registered(BaseModel):
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A validated copy with some parts replaced; what follows from them (a route id) is made anew."""
-        return type(self).model_validate(
-            {**{name: getattr(self, name) for name in type(self).model_fields}, **(update or {})}
-        )
+        parts = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**parts, **(update or {})})
 
 
 class _FrozenDict(dict[str, str]):
@@ -53,7 +49,20 @@ class _FrozenDict(dict[str, str]):
 
 
 class Contract(_Registered):
-    """What is registered of one value: its name, JSON type and meaning."""
+    """What is registered of one value: its name, JSON type and meaning.
+
+    Attributes:
+        name: Its name in calls and observations.
+        type: Its JSON type.
+        description: What it is, in words.
+        semantic_id: What it means, as ``thing.property``; equal ids mean the same.
+        unit: Its unit of measurement, such as ``kg``; needs a dimension.
+        dimension: What the unit measures, such as ``mass``.
+        qualifiers: What narrows the meaning, by key.
+        identifier: Whether its values are stable identifiers.
+        enum: The values allowed, for strings; empty where all are.
+        example: A value of it.
+    """
 
     name: Name
     type: JsonType
@@ -99,13 +108,27 @@ class OutputField(Contract):
 
 
 class Parameter(Contract):
-    """A value that a capability takes."""
+    """A value that a capability takes; `required` says whether a call must give it."""
 
     required: bool
 
 
 class Capability(_Registered):
-    """One endpoint: what it takes, what it gives, what it does to the world."""
+    """One endpoint: what it takes, what it returns, and whether it changes anything.
+
+    Attributes:
+        provider: Who offers it, such as ``orders``.
+        operation: What it does, such as ``find``.
+        description: The same in words.
+        effect: ``read``, ``write``, or ``destructive``, which runs only where the user authorised that very route.
+        tier: Size of the smallest nested catalog that holds it; 0 for every one.
+        parameters: What a call takes.
+        outputs: What a call returns, where that is registered.
+
+    Example:
+        >>> Capability(provider="orders", operation="find", description="Find an order.", effect="read").route_id
+        'orders.find'
+    """
 
     provider: Provider
     operation: Name
@@ -135,27 +158,27 @@ class Capability(_Registered):
 
     @cached_property
     def route_id(self) -> str:
-        """``provider.operation``, the name under which it is called."""
+        """``provider.operation``, the id under which it is ranked, shown and called."""
         return f"{self.provider}.{self.operation}"
 
     @cached_property
     def outputs_by_name(self) -> Mapping[str, OutputField]:
-        """Registered outputs by field name."""
+        """The registered outputs by name."""
         return {item.name: item for item in self.outputs}
 
     @cached_property
     def parameters_by_name(self) -> Mapping[str, Parameter]:
-        """Registered parameters by name."""
+        """The registered parameters by name."""
         return {item.name: item for item in self.parameters}
 
     @cached_property
     def required_parameters(self) -> tuple[Parameter, ...]:
-        """The parameters a call cannot leave out, in contract order."""
+        """The parameters that a call must give, in the order of the contract."""
         return tuple(item for item in self.parameters if item.required)
 
     @property
     def tool_schema(self) -> dict[str, Any]:
-        """The tool in the OpenAI function format (a dot is no legal character of a function name there), made anew."""
+        """The tool in the OpenAI function format; its name is the route with ``__``, since a dot is not allowed there."""
         properties: dict[str, Any] = {}
         for item in self.parameters:
             schema: dict[str, Any] = {"type": item.type}
@@ -182,7 +205,14 @@ class Capability(_Registered):
         }
 
     def argument_errors(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Say everything that keeps `arguments` from being valid for this capability; empty when valid."""
+        """Check the arguments of a call against the registered parameters.
+
+        Args:
+            arguments: The arguments by name, as plain JSON values.
+
+        Returns:
+            Everything that is wrong, one sentence each; empty where the arguments are valid.
+        """
         errors = [f"missing required argument {p.name!r}" for p in self.required_parameters if p.name not in arguments]
         for name, value in arguments.items():
             parameter = self.parameters_by_name.get(name)
@@ -196,7 +226,7 @@ class Capability(_Registered):
 
 
 def json_type(value: Any) -> JsonType:
-    """Name the JSON type of a plain Python value. Raises CatalogError for anything else."""
+    """Return the JSON type of a plain Python value. Raises CatalogError for a value of any other type."""
     if value is None:
         return "null"
     kind = type(value)
@@ -216,7 +246,7 @@ def json_type(value: Any) -> JsonType:
 
 
 def type_name(value: Any) -> str:
-    """The JSON type of a value, or of what Python type it is where it has none."""
+    """Return the JSON type of a value for a message, or its Python type where it has none."""
     try:
         return json_type(value)
     except CatalogError:
@@ -224,156 +254,9 @@ def type_name(value: Any) -> str:
 
 
 def matches_type(value: Any, expected: JsonType) -> bool:
-    """Whether a plain value may stand where `expected` is registered; an integer is also a number."""
+    """Whether a value is of the JSON type `expected`; an integer is also a number."""
     try:
         actual = json_type(value)
     except CatalogError:
         return False
     return actual == expected or (expected == "number" and actual == "integer")
-
-
-class Catalog:
-    """An immutable set of capabilities, sorted by route id.
-
-    `name` says which catalog it is (its size, for the nested ones). Raises CatalogError when a route is given twice.
-    """
-
-    __slots__ = ("__dict__", "_by_route", "capabilities", "name", "route_ids")
-
-    def __init__(self, capabilities: Iterable[Capability], *, name: str) -> None:
-        self.capabilities = tuple(sorted(capabilities, key=lambda item: item.route_id))
-        self.name = name
-        self.route_ids = tuple(item.route_id for item in self.capabilities)
-        self._by_route = {item.route_id: item for item in self.capabilities}
-        if len(self._by_route) != len(self.capabilities):
-            twice = sorted({route for route in self.route_ids if self.route_ids.count(route) > 1})
-            raise CatalogError(f"catalog {name!r} holds a route more than once: {', '.join(twice)}")
-
-    def __len__(self) -> int:
-        return len(self.capabilities)
-
-    def __contains__(self, route_id: object) -> bool:
-        return route_id in self._by_route
-
-    def get(self, route_id: str) -> Capability | None:
-        """The capability of that route, or None when it is not registered."""
-        return self._by_route.get(route_id)
-
-    def __getitem__(self, route_id: str) -> Capability:
-        found = self._by_route.get(route_id)
-        if found is None:
-            raise CatalogError(unknown("route", route_id, self.route_ids))
-        return found
-
-    @cached_property
-    def routes(self) -> frozenset[str]:
-        """The route ids as a set."""
-        return frozenset(self.route_ids)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 over the whole contract of every capability, tiers aside (they say where, not what)."""
-        return fingerprint([contract_json(item) for item in self.capabilities])
-
-    def tier(self, size: int) -> Catalog:
-        """The nested catalog of exactly `size` capabilities. Raises CatalogError when there is none."""
-        chosen = [item for item in self.capabilities if item.tier <= size]
-        if len(chosen) != size:
-            raise CatalogError(
-                f"catalog {size} was asked for, but {len(chosen)} capabilities have a tier up to {size}."
-            )
-        return Catalog(chosen, name=str(size))
-
-
-def contract_json(capability: Capability) -> dict[str, Any]:
-    """The contract as JSON values, without its tier."""
-    return capability.model_dump(mode="json", exclude={"tier"})
-
-
-class _ProviderFile(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-    provider: Provider
-    title: str
-    about: str
-    capabilities: tuple[dict[str, Any], ...] = Field(strict=False)
-
-
-def _read_provider(path: Path) -> tuple[list[Capability], list[str]]:
-    """The capabilities of a provider file that can be used, and everything wrong with its header and the others."""
-    raw = read_json(path, CatalogError, path.name)
-    problems: list[str] = []
-    try:
-        _ProviderFile.model_validate(raw)
-    except ValidationError as error:
-        problems = explain(error)
-    whole = raw if isinstance(raw, dict) else {}
-    # A header's wrong provider is told once, not again with every capability.
-    provider = "provider" if any(line.startswith("provider: ") for line in problems) else whole.get("provider")
-    entries = whole.get("capabilities")
-    capabilities = []
-    for position, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if not isinstance(entry, dict):
-            continue
-        try:
-            capabilities.append(Capability.model_validate({"provider": provider, **entry}))
-        except ValidationError as error:
-            label = entry.get("operation", f"#{position}")
-            problems += [f"{label}.{line}" for line in explain(error)]
-    return capabilities, problems
-
-
-def load_catalog(folder: Path, *, name: str = "all") -> Catalog:
-    """Read every provider file of a folder. Raises CatalogError with all mistakes of all files at once."""
-    capabilities: list[Capability] = []
-    problems: list[str] = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            usable, wrong = _read_provider(path)
-        except CatalogError as error:
-            problems.append(str(error))
-            continue
-        capabilities += usable
-        if wrong:
-            problems.append(f"{path.name}: " + "; ".join(wrong))
-    return _catalog_of(capabilities, problems, name)
-
-
-def _catalog_of(capabilities: list[Capability], problems: list[str], name: str) -> Catalog:
-    """The catalog. Raises CatalogError with the problems met so far, one a line, and those of the whole."""
-    try:
-        catalog = Catalog(capabilities, name=name)
-    except CatalogError as error:
-        raise CatalogError("\n".join([*problems, str(error)])) from None
-    if problems:
-        raise CatalogError("\n".join(problems))
-    return catalog
-
-
-def from_openai_tools(tools: Sequence[Mapping[str, Any]], *, name: str = "tools") -> Catalog:
-    """Build a catalog from tools in the OpenAI function format, or the like (`inputSchema`, `outputSchema`).
-
-    Routes are those of `route_of`. Outputs are registered where a tool has an output schema (`outputSchema` or `returns`); units
-    and semantic ids are not known. Raises CatalogError with everything that cannot be registered, tool by tool.
-    """
-    if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Iterable):
-        raise CatalogError(f"tools must be a list of tools, got {type_name(tools)}.")
-    capabilities: list[Capability] = []
-    problems: list[str] = []
-    tools_of: dict[str, list[str]] = {}
-    for position, tool in enumerate(tools):
-        label, contract, wrong = read_tool(tool, position)
-        try:
-            capability = Capability.model_validate(contract)
-        except ValidationError as error:
-            wrong += explain(error)
-        else:
-            if not wrong and capability.route_id not in tools_of:
-                capabilities.append(capability)
-            tools_of.setdefault(capability.route_id, []).append(label)
-        if wrong:
-            problems.append(f"tool {label}: " + "; ".join(wrong))
-    for route, labels in tools_of.items():
-        if len(labels) > 1:
-            problems.append(f"tools {' and '.join(labels)} would be one route, {route}; rename all but one")
-    return _catalog_of(capabilities, problems, name)

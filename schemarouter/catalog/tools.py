@@ -1,4 +1,4 @@
-"""Tools of the OpenAI function format: names that lead back to their route, and contracts read from them."""
+"""Tools in the OpenAI function format: their names and routes, and the contracts read from them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# OpenAI takes [a-zA-Z0-9_-]{1,64} for the name of a function.
+# OpenAI allows [a-zA-Z0-9_-]{1,64} for the name of a function.
 MAX_TOOL_NAME = 64
 _SEPARATOR = "__"
 
 
 def tool_name(provider: str, operation: str) -> str:
-    """The function name of a route. `route_of` gives the route back, since no provider holds ``__`` or ends in ``_``."""
+    """The function name of a route; `route_of` is its inverse, since no provider holds ``__`` or ends in ``_``."""
     return f"{provider}{_SEPARATOR}{operation}"
 
 
@@ -22,17 +22,33 @@ def tool_of_route(route: str) -> str:
 
 
 def route_of(tool_name: str) -> str:
-    """The route of a tool's name: ``a__b`` and ``a.b`` give ``a.b``, any other name ``tools.<name>``, in snake case."""
+    """Return the route of a tool, in snake case.
+
+    Args:
+        tool_name: The tool's name, as a model calls it.
+
+    Returns:
+        ``a.b`` for ``a__b`` and ``a.b``, and ``tools.<name>`` for any other name.
+
+    Example:
+        >>> route_of("orders__findOrder"), route_of("getWeather")
+        ('orders.find_order', 'tools.get_weather')
+    """
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", tool_name).lower()
     provider, *operation = re.split(rf"{_SEPARATOR}|\.", snake, maxsplit=1)
     parts = [provider, *operation] if any(operation) else ["tools", snake]
     return ".".join(re.sub(r"[^a-z0-9_]+", "_", part) for part in parts)
 
 
-def read_tool(tool: Any, position: int) -> tuple[str, dict[str, Any], list[str]]:
-    """What to call a tool in a message, its contract as `Capability` takes it, and everything that cannot be read.
+def read_tool(tool: Any, index: int) -> tuple[str, dict[str, Any], list[str]]:
+    """Read a tool; null counts as left out, and an unreadable part is replaced so that the rest is checked too.
 
-    A null counts as left out. What cannot be read has a stand-in, so that the rest is judged too. `position` counts from 0.
+    Args:
+        tool: The tool, in the OpenAI function format or the like.
+        index: Its index in the list of tools.
+
+    Returns:
+        What errors call the tool, its contract as `Capability` takes it, and everything that cannot be read.
     """
     problems: list[str] = []
     whole = _object(tool, "tool", problems)
@@ -44,7 +60,7 @@ def read_tool(tool: Any, position: int) -> tuple[str, dict[str, Any], list[str]]
     elif name is not None and not isinstance(name, str):
         problems.append(f"name must be a string, got {_shown(name)}")
     known = name if isinstance(name, str) else None
-    provider, _, operation = route_of(f"unnamed_{position}" if known is None else known).partition(".")
+    provider, _, operation = route_of(f"unnamed_{index}" if known is None else known).partition(".")
     contract = {
         "provider": provider,
         "operation": operation,
@@ -53,80 +69,80 @@ def read_tool(tool: Any, position: int) -> tuple[str, dict[str, Any], list[str]]
         "parameters": _parameters(function, problems),
         "outputs": _outputs(function, problems),
     }
-    return f"#{position}" if known is None else repr(known), contract, problems
+    return f"#{index}" if known is None else repr(known), contract, problems
 
 
 def _parameters(function: Mapping[str, Any], problems: list[str]) -> list[dict[str, Any]]:
-    place, schema = _schema(function, ("parameters", "inputSchema"), problems)
-    properties = _properties(schema, place, problems)
-    required = _list(schema, "required", place, problems)
+    where, schema = _schema(function, ("parameters", "inputSchema"), problems)
+    properties = _properties(schema, where, problems)
+    required = _list(schema, "required", where, problems)
     for name in required:
         if name not in list(properties):
-            problems.append(f"{place}.required names {_shown(name)}, which is no property")
-    read = []
+            problems.append(f"{where}.required names {_shown(name)}, which is no property")
+    parameters = []
     for key, item in properties.items():
-        inner = f"{place}.properties.{key}"
+        inner = f"{where}.properties.{key}"
         field = _field(key, item, inner, problems)
         enum = _list(item, "enum", inner, problems) if field["type"] == "string" else []
         allowed = tuple(value for value in enum if value is not None)
-        read.append({**field, "enum": allowed, "required": key in required})
-    return read
+        parameters.append({**field, "enum": allowed, "required": key in required})
+    return parameters
 
 
 def _outputs(function: Mapping[str, Any], problems: list[str]) -> list[dict[str, Any]]:
-    place, schema = _schema(function, ("outputSchema", "returns"), problems)
-    properties = _properties(schema, place, problems)
-    return [_field(key, item, f"{place}.properties.{key}", problems) for key, item in properties.items()]
+    where, schema = _schema(function, ("outputSchema", "returns"), problems)
+    properties = _properties(schema, where, problems)
+    return [_field(key, item, f"{where}.properties.{key}", problems) for key, item in properties.items()]
 
 
 def _schema(function: Mapping[str, Any], keys: tuple[str, str], problems: list[str]) -> tuple[str, Mapping[str, Any]]:
-    """The first schema that is given, with the key it stands under."""
-    place = next((key for key in keys if function.get(key) is not None), keys[0])
-    return place, _object(function.get(place), place, problems)
+    """The first of `keys` that is given, and the schema under it."""
+    where = next((key for key in keys if function.get(key) is not None), keys[0])
+    return where, _object(function.get(where), where, problems)
 
 
-def _properties(schema: Mapping[str, Any], place: str, problems: list[str]) -> dict[str, Mapping[str, Any]]:
-    given = _object(schema.get("properties"), f"{place}.properties", problems)
-    # In JSON Schema `true` is the schema that takes everything, as `{}` is.
+def _properties(schema: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Mapping[str, Any]]:
+    given = _object(schema.get("properties"), f"{where}.properties", problems)
+    # In JSON Schema `true` is the schema that allows everything, as `{}` is.
     return {
-        key: _object({} if item is True else item, f"{place}.properties.{key}", problems) for key, item in given.items()
+        key: _object({} if item is True else item, f"{where}.properties.{key}", problems) for key, item in given.items()
     }
 
 
-def _field(name: str, schema: Mapping[str, Any], place: str, problems: list[str]) -> dict[str, Any]:
+def _field(name: str, schema: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
     return {
         "name": name,
-        "type": _json_schema_type(schema, place, problems),
+        "type": _json_schema_type(schema, where, problems),
         "description": schema.get("description", ""),
     }
 
 
-def _json_schema_type(schema: Mapping[str, Any], place: str, problems: list[str]) -> str:
-    """The JSON type of a property; of several allowed ones the first that is not null, of none string."""
+def _json_schema_type(schema: Mapping[str, Any], where: str, problems: list[str]) -> str:
+    """The JSON type of a property: of several the first that is not null; string where none is given."""
     declared = schema.get("type")
     if declared is None:
         return "string"
     several = [declared] if isinstance(declared, str) else declared
     if isinstance(several, list | tuple) and several and all(isinstance(item, str) for item in several):
         return next((item for item in several if item != "null"), "null")
-    problems.append(f"{place}.type must be a type's name or a list of such, got {_shown(declared)}")
+    problems.append(f"{where}.type must be a type's name or a list of such, got {_shown(declared)}")
     return "string"
 
 
-def _object(value: Any, place: str, problems: list[str]) -> Mapping[str, Any]:
+def _object(value: Any, where: str, problems: list[str]) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     if value is not None:
-        problems.append(f"{place} must be an object, got {_shown(value)}")
+        problems.append(f"{where} must be an object, got {_shown(value)}")
     return {}
 
 
-def _list(schema: Mapping[str, Any], key: str, place: str, problems: list[str]) -> list[Any]:
+def _list(schema: Mapping[str, Any], key: str, where: str, problems: list[str]) -> list[Any]:
     value = schema.get(key)
     if isinstance(value, list | tuple):
         return list(value)
     if value is not None:
-        problems.append(f"{place}.{key} must be a list, got {_shown(value)}")
+        problems.append(f"{where}.{key} must be a list, got {_shown(value)}")
     return []
 
 

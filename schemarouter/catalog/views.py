@@ -1,4 +1,4 @@
-"""What a catalog registers, or only what most catalogs do: names, types and descriptions."""
+"""A catalog as it is registered, or reduced to what most catalogs have: names, types and descriptions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 from schemarouter.catalog import Capability, Catalog
 
-View = Literal["full", "names-only"]
-VIEWS: tuple[View, ...] = get_args(View)
+CatalogView = Literal["full", "names-only"]
+VIEWS: tuple[CatalogView, ...] = get_args(CatalogView)
 _BARE: dict[str, Any] = {
     "semantic_id": None,
     "unit": None,
@@ -18,15 +18,23 @@ _BARE: dict[str, Any] = {
 }
 
 
-def viewed(catalog: Catalog, view: View) -> Catalog:
-    """The catalog itself, or without semantic ids, units, dimensions, qualifiers, identifier flags and examples."""
+def viewed(catalog: Catalog, view: CatalogView) -> Catalog:
+    """Reduce a catalog to a view.
+
+    Args:
+        catalog: The catalog.
+        view: ``full``, or ``names-only``: without semantic ids, units, dimensions, qualifiers, identifier flags, examples.
+
+    Returns:
+        The catalog itself for ``full``, else a reduced copy.
+    """
     if view == "full":
         return catalog
     return Catalog((_bare(item) for item in catalog.capabilities), name=f"{catalog.name} names-only")
 
 
 def _bare(capability: Capability) -> Capability:
-    told = capability.model_dump()
+    fields = capability.model_dump()
     for part in ("parameters", "outputs"):
-        told[part] = [{**field, **_BARE} for field in told[part]]
-    return Capability.model_validate(told)
+        fields[part] = [{**field, **_BARE} for field in fields[part]]
+    return Capability.model_validate(fields)

@@ -27,7 +27,7 @@ class SurfaceName(StrEnum):
     frozen = "frozen"
 
 
-class CatalogView(StrEnum):
+class CatalogViewName(StrEnum):
     """What a catalog registers: everything, or names, types and descriptions alone."""
 
     full = "full"

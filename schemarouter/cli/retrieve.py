@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemarouter.cli.common import CatalogView, print_json, read_input
+from schemarouter.cli.common import CatalogViewName, print_json, read_input
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def retrieve(
     state: Annotated[Path | None, typer.Option(help="State JSON of the same query; - for stdin.")] = None,
     catalog: Annotated[int | None, typer.Option(help="Catalog size; the protocol's smallest unless given.")] = None,
     retriever: Annotated[str | None, typer.Option(help="Retriever spec; the protocol's unless given.")] = None,
-    catalog_view: Annotated[CatalogView, typer.Option(help="What of the catalog is registered.")] = CatalogView.full,
+    catalog_view: Annotated[
+        CatalogViewName, typer.Option(help="What of the catalog is registered.")
+    ] = CatalogViewName.full,
     k: Annotated[
         int | None, typer.Option("-k", help="How many candidates; the protocol's unless given.", min=1)
     ] = None,

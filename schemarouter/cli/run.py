@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from schemarouter.cli.common import CatalogView, SurfaceName
+from schemarouter.cli.common import CatalogViewName, SurfaceName
 from schemarouter.cli.progress import Display, progress_display
 
 
@@ -33,8 +33,8 @@ def run(
         int, typer.Option(help="How often the grid is run, each time with another seed of the agent.")
     ] = 1,
     catalog_view: Annotated[
-        CatalogView, typer.Option(help="What of the catalogs the retriever is built over.")
-    ] = CatalogView.full,
+        CatalogViewName, typer.Option(help="What of the catalogs the retriever is built over.")
+    ] = CatalogViewName.full,
     shard: Annotated[
         str, typer.Option(help="K/N: every N-th episode from the K-th on, as a shard of its own.")
     ] = "1/1",

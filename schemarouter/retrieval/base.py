@@ -1,4 +1,4 @@
-"""What a retriever is: one method, one ranking, a total order."""
+"""The interface of a retriever: one method that returns a ranking in a total order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from typing import Protocol
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.errors import SchemaRouterError
 
-# Scores are rounded to this many decimals before they are ordered, so that the last bits of a BLAS cannot reorder ties.
+# Decimals to which scores are rounded before they are ordered, so that ties do not depend on the last bits of a BLAS.
 SCORE_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something to be found: its id, the text it is found by, and its contract where it has one."""
+    """Something that a retriever ranks.
+
+    Attributes:
+        id: Its id, unique among the entries.
+        text: The text that it is found by.
+        capability: Its contract, where it has one.
+    """
 
     id: str
     text: str
@@ -26,7 +32,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage of a ranking: what it is, how many candidates it kept, what it has to say."""
+    """One stage of a ranking.
+
+    Attributes:
+        name: What it is, such as ``bm25``.
+        kept: How many candidates it returned.
+        note: What a reader should know, such as why nothing was returned; empty where there is nothing.
+    """
 
     name: str
     kept: int
@@ -35,10 +47,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a ranking cost with those who run a model: tokens and calls that are charged for, and `cost` in US dollars.
+    """What a ranking used of models that are paid for; a local encoder uses nothing.
 
-    A function of the query, as the ranking is. An encoder on this machine is charged by nobody, and often not asked, since
-    vectors are kept: it uses nothing.
+    It is a function of the query, as the ranking is.
+
+    Attributes:
+        model_tokens: Tokens that were charged for.
+        calls: Calls of a model.
+        cost: Their price in US dollars.
     """
 
     model_tokens: int = 0
@@ -49,7 +65,7 @@ class Usage:
         return self != Usage()
 
     def __add__(self, other: Usage) -> Usage:
-        """What both used."""
+        """Return the sum of both."""
         return Usage(self.model_tokens + other.model_tokens, self.calls + other.calls, self.cost + other.cost)
 
 
@@ -57,8 +73,15 @@ class Usage:
 class Ranking:
     """Ids with scores, best first: score descending, then id ascending.
 
-    `stages` says how it came about, and in a stage's note why nothing was returned; `usage` what it cost. `parts` holds, per
-    id, what each kind of evidence gave to its score, where a retriever explains itself.
+    Attributes:
+        items: The ``(id, score)`` pairs.
+        stages: How the ranking was made; a note says why nothing was returned.
+        usage: What it used of models that are paid for.
+        parts: What each kind of evidence added to the score of an id, by id and kind; empty where a retriever does not say.
+
+    Example:
+        >>> Ranking((("orders.find", 2.5), ("orders.list", 1.0))).ids
+        ('orders.find', 'orders.list')
     """
 
     items: tuple[tuple[str, float], ...]
@@ -73,10 +96,18 @@ class Ranking:
 
 
 class Retriever(Protocol):
-    """Ranks the entries it was built over; a query never changes it."""
+    """Ranks the entries that it was built over; a query never changes it, so equal queries give equal rankings."""
 
     def rank(self, query: str, *, k: int) -> Ranking:
-        """Return at most `k` entries, best first; a smaller `k` gives a prefix of a larger one's ranking."""
+        """Rank the entries for a query.
+
+        Args:
+            query: The user's request, or a rendered state (`schemarouter.state.ExecutionState.retrieval_query`).
+            k: How many entries to return at most.
+
+        Returns:
+            The best entries first: score descending, then id ascending. A smaller `k` gives a prefix of a larger one's.
+        """
 
 
 class RetrieverError(SchemaRouterError):
@@ -84,7 +115,7 @@ class RetrieverError(SchemaRouterError):
 
 
 def by_id(entries: Sequence[Entry]) -> list[Entry]:
-    """Entries in the order of their ids. Raises RetrieverError for an id that stands twice: it would be counted twice."""
+    """Sort entries by id. Raises RetrieverError for an id that occurs twice: it would be counted twice."""
     ranked = sorted(entries, key=lambda entry: entry.id)
     twice = sorted({one.id for one, other in pairwise(ranked) if one.id == other.id})
     if twice:
@@ -96,9 +127,21 @@ def by_id(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def ordered(pairs: Iterable[tuple[str, float]], k: int) -> tuple[tuple[str, float], ...]:
-    """The best `k` of ``(id, score)`` pairs in the total order: score descending, then id ascending.
+    """Order ``(id, score)`` pairs: score descending, then id ascending.
 
-    Raises RetrieverError for a score that is not a number: it has no place in any order.
+    Args:
+        pairs: The pairs, in any order.
+        k: How many to return at most.
+
+    Returns:
+        The best `k`.
+
+    Raises:
+        RetrieverError: For a score that is not a number: it has no place in any order.
+
+    Example:
+        >>> ordered([("b", 1.0), ("a", 1.0), ("c", 2.0)], 2)
+        (('c', 2.0), ('a', 1.0))
     """
     pairs = list(pairs)
     lost = next((entry_id for entry_id, score in pairs if math.isnan(score)), None)
@@ -110,7 +153,7 @@ def ordered(pairs: Iterable[tuple[str, float]], k: int) -> tuple[tuple[str, floa
 
 
 def empty_reason(items: Sequence[object], k: int, size: int, reason: str = "") -> str:
-    """A stage's note: why nothing of `size` entries was returned, `reason` when neither entries nor `k` lacked; else empty."""
+    """The note of a stage that returned `items` of `size` entries: why there are none (`reason` unless `size` or `k` is 0)."""
     if items:
         return ""
     if size == 0:
@@ -119,7 +162,7 @@ def empty_reason(items: Sequence[object], k: int, size: int, reason: str = "") -
 
 
 def describe(capability: Capability) -> str:
-    """The text a capability is found by: name, description, parameters, output fields, semantic ids, units."""
+    """Return the text that a capability is found by: route, description, parameters, outputs, semantic ids, units."""
     parts = [capability.route_id, capability.description]
     for item in (*capability.parameters, *capability.outputs):
         parts += [item.name, item.description, item.semantic_id or "", item.unit or ""]
@@ -127,5 +170,5 @@ def describe(capability: Capability) -> str:
 
 
 def entries_of(catalog: Catalog) -> Sequence[Entry]:
-    """The capabilities of a catalog as entries, in route order."""
+    """Return the capabilities of a catalog as entries, by route id."""
     return [Entry(item.route_id, describe(item), item) for item in catalog.capabilities]

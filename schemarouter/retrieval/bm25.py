@@ -1,9 +1,9 @@
-"""BM25 over postings compiled once.
+"""BM25 over postings lists that are compiled once.
 
 The model is that of rank-bm25's `BM25Okapi` (Robertson & Zaragoza 2009 for the formula): the same document statistics, k1,
-b and epsilon. A query is a sum of a few postings lists and a partial sort.
+b and epsilon. A query takes the sum of a few postings lists and a partial sort.
 
-Where this differs on purpose: `BM25Okapi` floors negative idfs at epsilon times the *average* idf, which is itself negative
+It differs in one point: `BM25Okapi` floors negative idfs at epsilon times the *average* idf, which is itself negative
 in small or uniform corpora, so that a matching document falls below one that does not match. Here every idf that is not
 positive becomes epsilon times the average of the positive idfs, or `_MIN_IDF` when there is none: always above 0.
 """
@@ -23,34 +23,47 @@ from schemarouter.retrieval.base import Entry, Ranking, Stage, by_id, empty_reas
 from schemarouter.retrieval.spec import Declaration, Option
 from schemarouter.retrieval.text import cut_query, tokenize
 
-# Far beyond any use: k1 is all but linear in the term frequency there, and no score overflows.
-_LARGEST = 1e6
+# Far beyond any use, and no score overflows.
+_MAX_OPTION = 1e6
 DECLARATION = Declaration(
     name="bm25",
     summary="lexical ranking, BM25 with rank-bm25's statistics",
     options={
-        "k1": Option(float, "1.5", minimum=0.0, maximum=_LARGEST),
+        "k1": Option(float, "1.5", minimum=0.0, maximum=_MAX_OPTION),
         "b": Option(float, "0.75", minimum=0.0, maximum=1.0),
-        "epsilon": Option(float, "0.25", minimum=0.0, maximum=_LARGEST),
+        "epsilon": Option(float, "0.25", minimum=0.0, maximum=_MAX_OPTION),
     },
 )
 _MIN_IDF = 1e-6
 _MIN_SCORE = math.ulp(0.0)
-# Up to so many scores a plain selection is quickest; beyond, a lower bound of the k-th highest score comes first.
+# Above this many scores, a lower bound of the k-th highest score is taken first, from every 16th score.
 _SMALL = 4096
-_SAMPLED = 16
+_SAMPLING_STEP = 16
 _NONE: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
 Floats = NDArray[np.float64]
-# Positions of documents, and their scores, best first.
+# Indices of documents, shape (n,) int64, and their scores, shape (n,) float64, best first.
 Best = tuple[NDArray[np.int64], Floats]
 
 
 class BM25Index:
     """Postings of a tokenised corpus: per term the documents and what the term gives to their scores.
 
-    `documents` are lists of tokens. Those that hold term `t` are ``doc_ids[starts[t]:starts[t + 1]]`` (int32, ascending);
-    `weights` (float64) stands beside `doc_ids`. A repeated query term counts as often as it stands.
+    A repeated query term counts as often as it occurs.
+
+    Args:
+        documents: Lists of tokens.
+        k1: Saturation of the term frequency.
+        b: Normalisation by document length, 0 to 1.
+        epsilon: What an idf that is not positive is raised to, as a share of the average positive idf.
+
+    Attributes:
+        size: Number of documents.
+        vocabulary: The number of every term.
+        doc_ids: Documents that hold term `t`: ``doc_ids[starts[t]:starts[t + 1]]``, int32, ascending.
+        starts: Shape (n_terms + 1,), int64.
+        weights: What the term adds to the document's score, beside `doc_ids`, float64.
+        idf: Shape (n_terms,), float64.
     """
 
     def __init__(self, documents: Sequence[Sequence[str]], *, k1: float, b: float, epsilon: float) -> None:
@@ -60,40 +73,40 @@ class BM25Index:
         numbers.default_factory = numbers.__len__
         keys = np.fromiter(map(numbers.__getitem__, chain.from_iterable(documents)), np.int64, int(lengths.sum()))
         self.vocabulary = dict(numbers)
-        # One number for term and document: once sorted, equal ones are the occurrences of a term in a document.
+        # One number for each pair of term and document: equal numbers are the occurrences of the term in the document.
         keys *= self.size
         keys += np.repeat(np.arange(self.size), lengths)
         postings, frequencies = np.unique(keys, return_counts=True)
-        terms, places = np.divmod(postings, max(self.size, 1))
-        self.doc_ids: NDArray[np.int32] = places.astype(np.int32)
+        terms, documents_of = np.divmod(postings, max(self.size, 1))
+        self.doc_ids: NDArray[np.int32] = documents_of.astype(np.int32)
         document_frequency = np.bincount(terms, minlength=len(self.vocabulary))
         self.starts: NDArray[np.int64] = np.concatenate(([0], np.cumsum(document_frequency)))
         self.idf = _idf(document_frequency, self.size, epsilon)
         average = lengths.mean() if lengths.any() else 1.0
         norm = k1 * (1 - b + b * lengths / average)
         self.weights: Floats = np.repeat(self.idf, document_frequency)
-        self.weights *= frequencies * (k1 + 1) / (frequencies + norm[places])
-        # A list, since one number of an array takes far longer to fetch.
+        self.weights *= frequencies * (k1 + 1) / (frequencies + norm[documents_of])
+        # A list: fetching a single number from an array takes far longer.
         self._bounds: list[int] = self.starts.tolist()
 
     def scores(self, tokens: Sequence[str]) -> Floats:
-        """Scores of all documents, shape (size,), float64."""
+        """Return the scores of all documents, shape (size,), float64."""
         return self._sum(*self._lists(tokens))
 
     def top_k(self, tokens: Sequence[str], k: int) -> Best:
-        """The best `k` of the documents that share a term with the query; ties in the order of the documents."""
+        """Return the best `k` of the documents that share a term with the query, ties by document index."""
         documents, weights = self._lists(tokens)
         scores = self._sum(documents, weights)
-        # What any k documents reach is no more than what the best k reach.
+        # The k-th highest score of some documents is a lower bound of that of all.
         some = scores
         if self.size > _SMALL:
             some = scores[min((doc_ids for doc_ids in documents if len(doc_ids) >= k), key=len, default=_NONE)]
-        least = kth_highest(some, k) if 0 < k <= some.size else 0.0
-        chosen = _best(scores, k, max(least, _MIN_SCORE))
+        bound = kth_highest(some, k) if 0 < k <= some.size else 0.0
+        chosen = _best(scores, k, max(bound, _MIN_SCORE))
         return chosen, scores[chosen]
 
     def _lists(self, tokens: Sequence[str]) -> tuple[list[NDArray[np.int32]], list[Floats]]:
-        """Documents and weights of each known term of a query, by term: sums do not depend on the order of a query's words."""
+        """Documents and weights of each known term of a query, by term: sums do not depend on the order of words."""
         documents, weights = [], []
         for term, count in sorted(Counter(tokens).items()):
             number = self.vocabulary.get(term)
@@ -104,13 +117,13 @@ class BM25Index:
         return documents, weights
 
     def _sum(self, documents: list[NDArray[np.int32]], weights: list[Floats]) -> Floats:
-        """Scores of all documents, shape (size,): one after the other, so that the order of the sum is that of the lists."""
+        """Scores of all documents, shape (size,); summed list by list, so that the order of the summands is fixed."""
         if not documents:
             return np.zeros(self.size)
         if self.size <= _SMALL:
-            # Its stub knows the counts alone, which are whole numbers.
+            # The type stub of bincount covers unweighted counts alone.
             return cast(Floats, np.bincount(np.concatenate(documents), np.concatenate(weights), self.size))
-        # The same sum without copies of long lists.
+        # The same sum, without copying long lists.
         scores = np.zeros(self.size)
         for doc_ids, gains in zip(documents, weights, strict=True):
             np.add.at(scores, doc_ids, gains)
@@ -118,8 +131,8 @@ class BM25Index:
 
 
 def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> Floats:
-    """Robertson-Sparck Jones idf, shape (n_terms,), with everything that is not positive raised to a small floor."""
-    # math.log and not numpy's: vectorised logarithms differ in the last bit from one CPU to the next.
+    """Robertson-Sparck Jones idf, shape (n_terms,); values that are not positive are raised to a small floor."""
+    # math.log rather than numpy's: vectorised logarithms differ in the last bit between CPUs.
     frequencies = document_frequency.tolist()
     idf = np.asarray([math.log(size - n + 0.5) - math.log(n + 0.5) for n in frequencies], dtype=np.float64)
     positive = idf[idf > 0]
@@ -128,7 +141,7 @@ def _idf(document_frequency: NDArray[np.int64], size: int, epsilon: float) -> Fl
 
 
 class BM25:
-    """Ranks the entries that share a term with the query; entries without one are not returned."""
+    """Ranks the entries that share a term with the query, and returns no others."""
 
     def __init__(
         self,
@@ -145,7 +158,7 @@ class BM25:
         self.index = BM25Index([tokenizer(entry.text) for entry in ordered_entries], k1=k1, b=b, epsilon=epsilon)
 
     def rank(self, query: str, *, k: int) -> Ranking:
-        """Return the best `k` matching entries."""
+        """Rank the entries that share a term with the query: see `Retriever.rank`."""
         text, cut = cut_query(query)
         chosen, scores = self.index.top_k(self._tokenize(text), k)
         items = tuple((self._ids[i], score) for i, score in zip(chosen.tolist(), scores.tolist(), strict=True))
@@ -155,29 +168,29 @@ class BM25:
 
 
 def top_k(scores: Floats, k: int) -> NDArray[np.int64]:
-    """Positions of the `k` highest scores, ties by position; with entries sorted by id that is the total order."""
+    """Return the indices of the `k` highest scores, ties by index: the total order, where entries are sorted by id."""
     return _best(scores, k, kth_highest(scores, k) if 0 < k < scores.size else -math.inf)
 
 
 def kth_highest(scores: NDArray[np.floating[Any]], k: int) -> float:
-    """The `k`-th highest of at least `k` scores, `k` from 1."""
-    sample = scores[::_SAMPLED]
+    """Return the `k`-th highest of at least `k` scores, `k` from 1."""
+    sample = scores[::_SAMPLING_STEP]
     if scores.size > _SMALL and k <= sample.size:
-        # What the best k of a sample reach is no more than what the best k of all reach.
+        # The k-th highest score of a sample is a lower bound of that of all.
         scores = scores[scores >= kth_highest(sample, k)]
     ranked = scores.copy()
     ranked.partition(ranked.size - k)
     return float(ranked[ranked.size - k])
 
 
-def _best(scores: Floats, k: int, least: float) -> NDArray[np.int64]:
-    """Positions of the `k` highest of the scores from `least` up, ties by position."""
+def _best(scores: Floats, k: int, minimum: float) -> NDArray[np.int64]:
+    """Indices of the `k` highest of the scores that are at least `minimum`, ties by index."""
     if k <= 0:
         return np.zeros(0, dtype=np.int64)
-    candidates: NDArray[np.int64] = (scores >= least).nonzero()[0]
+    candidates: NDArray[np.int64] = (scores >= minimum).nonzero()[0]
     values = scores[candidates]
     if k < values.size:
-        # The k-th highest score decides who can be in; among equals the order of positions does.
+        # What is below the k-th highest score is out; of those equal to it, the first by index are in.
         within = values >= kth_highest(values, k)
         candidates, values = candidates[within], values[within]
     order: NDArray[np.int64] = (-values).argsort(kind="stable")[:k]

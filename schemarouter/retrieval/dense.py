@@ -1,4 +1,4 @@
-"""Dense retrieval: cosine between the vector of the query and those of the entries, exact search."""
+"""Dense retrieval: exact search by cosine between the vectors of query and entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from schemarouter.retrieval.vectors import (
     unread_of_query,
 )
 
-# Encoders by name; any other model is one of sentence-transformers, by its path or name.
+# Encoders by name; any other model is a path or name for sentence-transformers.
 ENCODERS: dict[str, Callable[[], Encoder]] = {"use-m3": UseM3}
 DECLARATION = Declaration(
     name="dense",
@@ -33,9 +33,13 @@ _instances: dict[str, tuple[Encoder, QueryVectors]] = {}
 
 
 def shared_encoder(model: str) -> tuple[Encoder, QueryVectors]:
-    """The encoder of that name or path and its query vectors, loaded once a process: it has no state but its weights.
+    """Return an encoder and its query vectors, loaded once a process.
 
-    Raises ModelError for a model that is not there.
+    Args:
+        model: A name in `ENCODERS`, or a path or name for sentence-transformers.
+
+    Raises:
+        ModelError: For a model that is not found.
     """
     if model not in _instances:
         encoder = ENCODERS[model]() if model in ENCODERS else SentenceEncoder(model)
@@ -44,25 +48,28 @@ def shared_encoder(model: str) -> tuple[Encoder, QueryVectors]:
 
 
 class ExactSearch:
-    """The best rows of a matrix by product with a vector, as float64 ranks them after rounding.
+    """Finds the rows of a matrix with the highest products with a vector, computed in float64 and rounded.
 
-    All rows are weighed in float32, which reads half the memory; those that its error leaves a chance are weighed again in
-    float64. `matrix` is float32, shape (rows, dimensions), and is not copied.
+    All products are first computed in float32, which reads half the memory; rows that could be among the best within its error
+    are computed again in float64.
+
+    Args:
+        matrix: Shape (rows, dimensions), float32; not copied.
     """
 
     def __init__(self, matrix: NDArray[np.float32]) -> None:
         self._matrix = matrix
         squares = np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64)
-        self._longest = float(np.sqrt(squares.max(initial=0.0)))
+        self._max_norm = float(np.sqrt(squares.max(initial=0.0)))
 
     def search(self, vector: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Positions of the `k` highest products and these, rounded, ties by position."""
+        """Return the row indices of the `k` highest products, ties by index, and these products, rounded; shapes (<= k,)."""
         candidates = np.arange(len(self._matrix))
         if 0 < k < len(self._matrix):
             rough = self._matrix @ vector.astype(np.float32)
-            # The bound of a sum of n products (Higham 2002, 3.1), doubled, and the step of the rounding.
+            # Twice the error bound of a sum of n products (Higham 2002, 3.1), and the step of the rounding.
             relative = (vector.size + 2) * float(np.finfo(np.float32).eps)
-            error = relative * self._longest * float(np.sqrt(vector @ vector))
+            error = relative * self._max_norm * float(np.sqrt(vector @ vector))
             candidates = (rough >= kth_highest(rough, k) - (2 * error + 10.0**-SCORE_DECIMALS)).nonzero()[0]
         scores = np.round(self._matrix[candidates].astype(np.float64) @ vector, SCORE_DECIMALS)
         chosen = top_k(scores, k)
@@ -82,7 +89,7 @@ class Dense:
         self._unread = unread_of_entries(encoder, entry_texts)
 
     def rank(self, query: str, *, k: int) -> Ranking:
-        """Return the best `k` entries; an empty query or an empty catalog has no ranking."""
+        """Rank every entry; an empty query or catalog gives an empty ranking: see `Retriever.rank`."""
         query, cut = cut_query(query)
         if not query.strip() or not self._ids:
             why = "the query is empty" if self._ids else "there are no entries"
@@ -95,7 +102,7 @@ class Dense:
 
 
 def data_identity(values: dict[str, int | float | str]) -> str:
-    """Of the encoder."""
+    """Hash of the encoder, for `registry.data_fingerprint`."""
     encoder, _ = shared_encoder(str(values["model"]))
     return fingerprint([encoder.name, encoder.identity])
 

@@ -8,28 +8,33 @@ from collections.abc import Collection, Sequence
 from schemarouter.retrieval.base import Entry, Ranking, Retriever, Stage, Usage, empty_reason, ordered
 from schemarouter.retrieval.spec import Declaration, Option
 
-# Beyond it the ranks of an entry hardly weigh; an integer without bounds cannot be turned into a float.
-_LARGEST = 1e6
+# Ranks hardly matter beyond it; an unbounded integer cannot be converted to a float.
+_MAX_K = 1e6
 DECLARATION = Declaration(
     name="rrf",
     summary="reciprocal rank fusion of nested retrievers",
-    options={"k": Option(int, "60", minimum=0, maximum=_LARGEST)},
+    options={"k": Option(int, "60", minimum=0, maximum=_MAX_K)},
     nested_min=2,
     nested_max=8,
 )
 
 
-def _key(ranking: Ranking, position: int, taken: Collection[str]) -> str:
-    """The name of a nested ranking's last stage; with its position, from 1, where it has no stage or the name is taken."""
+def _key(ranking: Ranking, number: int, taken: Collection[str]) -> str:
+    """The name of a ranking's last stage; with the ranking's number, from 1, where it has none or the name is taken."""
     name = ranking.stages[-1].name if ranking.stages else ""
-    return name if name and name not in taken else f"{name}#{position}"
+    return name if name and name not in taken else f"{name}#{number}"
 
 
 class ReciprocalRankFusion:
     """Scores an entry by the sum of ``1 / (k + rank)`` over the rankings that hold it, ranks counted from 1.
 
     The parts of a score are named after the last stages of the nested rankings; ``bm25#3`` is the third ranking, where an
-    earlier one is called ``bm25`` too.
+    earlier one is called ``bm25`` as well.
+
+    Args:
+        retrievers: The nested retrievers.
+        k: The constant of the formula.
+        depth: How far each nested ranking is read; the number of entries for all of it.
     """
 
     def __init__(self, retrievers: Sequence[Retriever], *, k: int, depth: int) -> None:
@@ -38,18 +43,18 @@ class ReciprocalRankFusion:
         self._depth = depth
 
     def rank(self, query: str, *, k: int) -> Ranking:
-        """Fuse the full rankings of all nested retrievers, so that a smaller `k` is a prefix of a larger one's."""
+        """Fuse the rankings of all nested retrievers, read to the same depth whatever `k` is: see `Retriever.rank`."""
         stages: list[Stage] = []
         parts: dict[str, dict[str, float]] = {}
         keys: list[str] = []
         usage = Usage()
-        for nested, retriever in enumerate(self._retrievers, start=1):
+        for number, retriever in enumerate(self._retrievers, start=1):
             ranking = retriever.rank(query, k=self._depth)
             stages += ranking.stages
             usage += ranking.usage
-            keys.append(_key(ranking, nested, keys))
-            for position, (entry_id, _) in enumerate(ranking.items, start=1):
-                parts.setdefault(entry_id, {})[keys[-1]] = 1.0 / (self._k + position)
+            keys.append(_key(ranking, number, keys))
+            for rank, (entry_id, _) in enumerate(ranking.items, start=1):
+                parts.setdefault(entry_id, {})[keys[-1]] = 1.0 / (self._k + rank)
         # Summed exactly: the order of the nested rankings decides nothing.
         items = ordered(((entry_id, math.fsum(gains.values())) for entry_id, gains in parts.items()), k)
         note = empty_reason(items, k, self._depth, "no nested retriever returned anything")

@@ -1,4 +1,4 @@
-"""Which of the six languages a text is in: by script, and among Latin ones by function words."""
+"""Detects which of six languages a text is in: by script, and by function words for those in Latin script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ranking that knows nothing: the floor every retriever has to beat."""
+"""A random ranking: the baseline that every retriever has to beat."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DECLARATION = Declaration(
 
 
 class Random:
-    """Orders entries by a hash of seed, query and id: uniform, without state, the same on every machine."""
+    """Orders entries by a hash of seed, query and id: uniform, stateless, the same on every machine."""
 
     def __init__(self, entries: Sequence[Entry], *, seed: int) -> None:
         self._ids = [entry.id for entry in by_id(entries)]
         self._seed = seed
 
     def rank(self, query: str, *, k: int) -> Ranking:
-        """Return `k` entries in random order; scores are uniform in [0, 1)."""
+        """Rank the entries in random order, with scores uniform in [0, 1): see `Retriever.rank`."""
         prefix = hashlib.sha256(f"{self._seed}\n{query}".encode("utf-8", "surrogatepass"))
         pairs = []
         for entry_id in self._ids:

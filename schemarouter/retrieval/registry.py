@@ -1,4 +1,4 @@
-"""Which retrievers there are. A new one is a file with DECLARATION and build, and one line here."""
+"""The registered retrievers. A new one is a file with DECLARATION and build, and one line here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemarouter.errors import unknown
 from schemarouter.retrieval.base import Entry, Retriever, entries_of
 from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
 
-# Name of the retriever -> module that holds its DECLARATION and build(); imported when asked for, not before.
+# Name of the retriever -> module with its DECLARATION and build(); imported at first use.
 RETRIEVERS: dict[str, str] = {
     "bm25": "schemarouter.retrieval.bm25",
     "dense": "schemarouter.retrieval.dense",
@@ -29,26 +29,57 @@ def _module(name: str) -> ModuleType:
 
 
 def declaration(name: str) -> Declaration:
-    """What a retriever takes. Raises SpecError for an unknown name."""
-    found: Declaration = _module(name).DECLARATION
-    return found
+    """Return the options that a retriever takes. Raises SpecError for an unknown name."""
+    options: Declaration = _module(name).DECLARATION
+    return options
 
 
 def resolve(spec: Spec | str) -> Spec:
-    """The full spec, every default written out at every level: the identity of a retriever. Raises SpecError."""
+    """Write out every default of a spec at every level: the identity of a retriever.
+
+    Args:
+        spec: A spec, or a spec string.
+
+    Returns:
+        The full spec.
+
+    Raises:
+        SpecError: For a string that does not parse, and for what no retriever takes.
+
+    Example:
+        >>> str(resolve("rrf(bm25,random)"))
+        'rrf(bm25(b=0.75,epsilon=0.25,k1=1.5),random(seed=1),k=60)'
+    """
     given = parse(spec) if isinstance(spec, str) else spec
     return declaration(given.name).resolve(given, tuple(resolve(item) for item in given.nested))
 
 
 def build_retriever(spec: Spec | str, entries: Catalog | Sequence[Entry]) -> Retriever:
-    """Build a retriever over a catalog or any list of entries. Raises SpecError for what the spec gets wrong."""
+    """Build a retriever over a catalog or any list of entries.
+
+    Args:
+        spec: A spec, or a spec string such as ``bm25(k1=1.2)``.
+        entries: What it ranks: a catalog, or entries with ids and texts.
+
+    Returns:
+        The retriever; queries do not change it.
+
+    Raises:
+        SpecError: For a spec string that does not parse, and for what no retriever takes.
+        SchemaRouterError: Where a model that the spec names is not found.
+
+    Example:
+        >>> entries = [Entry("find", "find an order"), Entry("cancel", "cancel an order")]
+        >>> build_retriever("bm25", entries).rank("cancel it", k=5).ids
+        ('cancel',)
+    """
     full = resolve(spec)
     items = entries_of(entries) if isinstance(entries, Catalog) else entries
     return _build(full, items)
 
 
 def data_fingerprint(spec: Spec | str) -> str:
-    """SHA-256 over what a retriever reads besides entries and queries: models, word lists, weights. Raises SpecError."""
+    """Return the SHA-256 of what a retriever reads besides entries and queries: models, word lists, weights. Raises SpecError."""
     return fingerprint(_data(resolve(spec)))
 
 

@@ -1,8 +1,7 @@
-"""Any sentence-transformers model as an encoder: from a folder, an installed package or the local hub cache.
+"""Encodes texts with any sentence-transformers model: from a folder, an installed package or the local hub cache.
 
-A model is run on the CPU in float64 and one text at a time, so that neither batch size nor thread count moves a score by
-more than 1e-12. Weights are read from safetensors alone, code of a model is never run, and the hub is asked only when
-``SCHEMAROUTER_HUB`` is set.
+A model runs on the CPU in float64 and one text at a time, so that batch size and thread count change a score by less than 1e-12.
+Weights are read from safetensors alone, code of a model is never run, and the hub is used only where ``SCHEMAROUTER_HUB`` is set.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ _TINY = 1e-12
 
 
 class ModelError(SchemaRouterError):
-    """A model that is not there, or that cannot be read."""
+    """A model that is not found, or that cannot be loaded."""
 
 
 class Prompts(NamedTuple):
-    """What is put before a query and before a passage."""
+    """The texts that are put before a query and before a passage."""
 
     query: str = ""
     passage: str = ""
 
 
-# The first pattern that fits the whole of a model's name, without its owner, gives its prompts; see `prompts_of`.
+# Prompts by a pattern for the whole of a model's name without its owner; the first that matches. See `prompts_of`.
 FAMILIES: tuple[tuple[str, Prompts], ...] = (
     (r"(multilingual-)?e5-.+-instruct", Prompts(f"Instruct: {_TASK}\nQuery: ")),
     (r"(multilingual-)?e5-(small|base|large)(-v2|-unsupervised)?", Prompts("query: ", "passage: ")),
@@ -69,21 +68,26 @@ FAMILIES: tuple[tuple[str, Prompts], ...] = (
 
 
 def prompts_of(names: Sequence[str], own: dict[str, str], default: str | None = None) -> Prompts:
-    """Prompts of a model that goes by `names`; `own` are those of its configuration, `default` the key of its usual one.
+    """Return the prompts of a model.
 
-    A model's own prompts win: ``query``, and the first of ``document``, ``passage`` and ``corpus`` (the rule of
-    sentence-transformers' `encode_query` and `encode_document`), else its usual one for both. A model that declares none
-    has those of its family, as its authors' model cards state them: e5 "query: " and "passage: "
-    (hf.co/intfloat/e5-base-v2); e5 instruct an instruction before queries alone (hf.co/intfloat/multilingual-e5-large-instruct);
-    bge v1 and v1.5 a sentence before queries alone (hf.co/BAAI/bge-base-en-v1.5), bge-m3 none (hf.co/BAAI/bge-m3);
-    Qwen3-Embedding an instruction before queries alone (hf.co/Qwen/Qwen3-Embedding-0.6B). Any other model has none.
+    The prompts of its configuration come first: ``query``, and the first of ``document``, ``passage`` and ``corpus`` (the rule of
+    sentence-transformers' `encode_query` and `encode_document`), else its default prompt for both. A model without any has
+    those of its family, as the authors' model cards state them: e5 "query: " and "passage: " (hf.co/intfloat/e5-base-v2); e5
+    instruct an instruction before queries alone (hf.co/intfloat/multilingual-e5-large-instruct); bge v1 and v1.5 a sentence
+    before queries alone (hf.co/BAAI/bge-base-en-v1.5), bge-m3 none (hf.co/BAAI/bge-m3); Qwen3-Embedding an instruction before
+    queries alone (hf.co/Qwen/Qwen3-Embedding-0.6B). Any other model has none.
+
+    Args:
+        names: What the model is known by.
+        own: The prompts of its configuration, by key.
+        default: The key of its default prompt.
     """
-    told = {key: text for key, text in own.items() if text}
-    passage = next((told[key] for key in ("document", "passage", "corpus") if key in told), "")
-    if "query" in told or passage:
-        return Prompts(told.get("query", ""), passage)
-    if default in told:
-        return Prompts(told[default], told[default])
+    declared = {key: text for key, text in own.items() if text}
+    passage = next((declared[key] for key in ("document", "passage", "corpus") if key in declared), "")
+    if "query" in declared or passage:
+        return Prompts(declared.get("query", ""), passage)
+    if default in declared:
+        return Prompts(declared[default], declared[default])
     for name in names:
         short = name.rstrip("/").rpartition("/")[2]
         for pattern, prompts in FAMILIES:
@@ -93,45 +97,53 @@ def prompts_of(names: Sequence[str], own: dict[str, str], default: str | None = 
 
 
 def locate(model: str) -> Path:
-    """The folder of a model: a path, an installed package that holds one, or a hub name in the local cache.
+    """Find the folder of a model.
 
-    Raises ModelError where it is none of these; with ``SCHEMAROUTER_HUB`` set a hub name is fetched.
+    Args:
+        model: A path, the name of an installed package that holds a model, or a hub name in the local cache; with
+            ``SCHEMAROUTER_HUB`` set, any hub name, which is then fetched.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ModelError: Where there is none.
     """
     try:
         folder = Path(model).expanduser()
         if folder.is_dir():
             return folder
     except (OSError, RuntimeError, ValueError):
-        pass  # No path at all: too long, without a home, with a null character.
-    found = _packaged(model) or _cached(model)
-    if found is None and os.environ.get(HUB_VARIABLE):
-        found = _fetch(model)
-    if found is None:
+        pass  # Not a path: too long, without a home, with a null character.
+    located = _packaged(model) or _cached(model)
+    if located is None and os.environ.get(HUB_VARIABLE):
+        located = _fetch(model)
+    if located is None:
         raise ModelError(
-            f"model {model!r} is no folder, no installed package that holds a model, and not in the local hub cache."
+            f"model {model!r} is not a folder, not an installed package that holds a model, and not in the local hub cache."
             f"{closest(model, [DEFAULT])} Give the path of a folder, in double quotes where it has other characters than "
             f"letters, digits and ._/:@+-; or set {HUB_VARIABLE}=1 to let it be fetched from the hub; "
             f"or take model={DEFAULT}."
         )
-    return found
+    return located
 
 
 def _packaged(model: str) -> Path | None:
     module = model.replace("-", "_")
     spec = importlib.util.find_spec(module) if module.isidentifier() else None
     roots = spec.submodule_search_locations if spec else None
-    found = [path.parent for root in roots or () for path in sorted(Path(root).rglob(_LIST_OF_MODULES))]
-    return found[0] if len(found) == 1 else None
+    folders = [path.parent for root in roots or () for path in sorted(Path(root).rglob(_LIST_OF_MODULES))]
+    return folders[0] if len(folders) == 1 else None
 
 
 def _cached(model: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        found = try_to_load_from_cache(model, _LIST_OF_MODULES)
+        path = try_to_load_from_cache(model, _LIST_OF_MODULES)
     except (OSError, ValueError):
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(path).parent if isinstance(path, str) else None
 
 
 def _fetch(model: str) -> Path:
@@ -168,14 +180,14 @@ def _check(model: str, folder: Path) -> None:
 
 def _hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of every file that decides vectors (weights, configuration, tokenizer), by its path in the folder."""
-    found = {}
+    hashes = {}
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
         if path.suffix in _MODEL_FILES and path.is_file() and not hidden:
             with path.open("rb") as file:
-                found[inside.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+                hashes[inside.as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
 
 
 @contextmanager
@@ -205,7 +217,7 @@ def _load(model: str, folder: Path) -> Any:
                 model_kwargs={"use_safetensors": True},
             )
         return loaded.to(torch.float64).eval()
-    except Exception as error:  # A broken folder raises whatever its reader meets.
+    except Exception as error:  # A broken folder raises errors of any kind.
         raise ModelError(
             f"model {model!r}: {folder} could not be loaded: {_first_line(error)} "
             "Save or fetch the model again; models that need code of their own cannot be used."
@@ -213,7 +225,7 @@ def _load(model: str, folder: Path) -> Any:
 
 
 class SentenceEncoder:
-    """A sentence-transformers model; queries and passages each with their prompt."""
+    """A sentence-transformers model, an `Encoder` with prompts for queries and passages. Raises ModelError as `locate` does."""
 
     name = "sentence-transformers"
 
@@ -239,7 +251,7 @@ class SentenceEncoder:
 
     @property
     def identity(self) -> str:
-        """A hash of the model's files, which is its revision, of prompts and limit, and of the libraries that run it."""
+        """A hash of the model's files, its prompts and limit, and the versions of the libraries that run it."""
         return self._identity
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -251,7 +263,7 @@ class SentenceEncoder:
         return self._encode(texts, self.prompts.query)
 
     def cut(self, text: str, *, query: bool) -> int:
-        """How many tokens of a query or of a passage, its prompt before it, are beyond the limit and not read."""
+        """How many tokens of a query or a passage, with its prompt, are beyond the limit and not read."""
         length = self._length(text, self.prompts.query if query else self.prompts.passage)
         return max(0, length - self.limit) if self.limit is not None else 0
 
@@ -271,12 +283,12 @@ class SentenceEncoder:
 
 
 def _clean(text: str) -> str:
-    """The text without lone surrogates, which no tokenizer takes."""
+    """The text without lone surrogates, which no tokenizer accepts."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _names(model: str, folder: Path) -> list[str]:
-    """What a model may be known by: as it was asked for, its folder, and what its configuration calls it."""
+    """Names of a model: as it was asked for, its folder's, and the one in its configuration."""
     try:
         config = orjson.loads((folder / "config.json").read_bytes())
     except (OSError, orjson.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""Spec strings: the typed names by which retrievers and agents are asked for, stored and hashed.
+"""Spec strings, which name retrievers and agents with their arguments; they are parsed, stored and hashed.
 
 Grammar::
 
@@ -6,8 +6,8 @@ Grammar::
     argument = spec                     a nested spec, by position
              | key "=" value            a value is a word, a quoted string, or a nested spec with parentheses
 
-A word holds ``[A-Za-z0-9._/:@+-]``; any other string, a path with a space for example, stands in double quotes, with
-JSON's escapes.
+A word holds ``[A-Za-z0-9._/:@+-]``; any other string, such as a path with a space, is written in double quotes with JSON's
+escapes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,16 @@ class SpecError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A name with nested specs by position and arguments by key (kept sorted)."""
+    """A name with nested specs by position and arguments by key; ``str(spec)`` is its canonical spelling.
+
+    Attributes:
+        name: The registered name.
+        nested: The nested specs, in order.
+        arguments: The arguments by key, sorted; values are words, strings or specs.
+
+    Raises:
+        SpecError: For a name or key that is not spelled as one.
+    """
 
     name: str
     nested: tuple[Spec, ...] = ()
@@ -42,10 +51,10 @@ class Spec:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise SpecError(f"{self.name!r} is no name; names look like bm25 or use-m3.")
+            raise SpecError(f"{self.name!r} is not a name; names look like bm25 or use-m3.")
         for key in self.arguments:
             if not _NAME.fullmatch(key):
-                raise SpecError(f"{key!r} is no argument name.")
+                raise SpecError(f"{key!r} is not an argument name.")
         object.__setattr__(self, "arguments", dict(sorted(self.arguments.items())))
 
     def __hash__(self) -> int:
@@ -65,66 +74,66 @@ def _write(value: str | Spec) -> str:
 
 
 class _Reader:
-    """A position in a spec string."""
+    """Reads a spec string from left to right; `position` is that of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
 
     def fail(self, expected: str) -> SpecError:
-        """The error for what stands at the current position."""
-        found = repr(self.text[self.at : self.at + 12]) if self.at < len(self.text) else "the end"
-        return self.wrong(f"expected {expected}, found {found}", self.at)
+        """The error for what comes at the current position."""
+        found = repr(self.text[self.position : self.position + 12]) if self.position < len(self.text) else "the end"
+        return self.wrong(f"expected {expected}, found {found}", self.position)
 
-    def wrong(self, what: str, at: int) -> SpecError:
+    def wrong(self, what: str, position: int) -> SpecError:
         """The error for `what` is wrong at a position."""
-        return SpecError(f"spec {self.text!r}, position {at}: {what}.")
+        return SpecError(f"spec {self.text!r}, position {position}: {what}.")
 
     def take(self, literal: str) -> bool:
-        """Step over white space and, if it comes next, over `literal`."""
+        """Skip spaces and, if it comes next, `literal`; whether it did."""
         self.skip()
-        if self.text.startswith(literal, self.at):
-            self.at += len(literal)
+        if self.text.startswith(literal, self.position):
+            self.position += len(literal)
             return True
         return False
 
     def skip(self) -> None:
-        """Step over spaces."""
-        while self.text.startswith(" ", self.at):
-            self.at += 1
+        """Skip spaces."""
+        while self.text.startswith(" ", self.position):
+            self.position += 1
 
     def match(self, pattern: re.Pattern[str], expected: str) -> str:
-        """Take what `pattern` matches here. Raises SpecError when it does not."""
+        """Read what `pattern` matches at the position. Raises SpecError when it matches nothing."""
         self.skip()
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.position)
+        if match is None:
             raise self.fail(expected)
-        self.at = found.end()
-        return found.group()
+        self.position = match.end()
+        return match.group()
 
     def spec(self, depth: int = 0) -> Spec:
-        """Take a whole spec."""
+        """Read a whole spec."""
         if depth > _MAX_DEPTH:
-            raise self.wrong(f"nested deeper than {_MAX_DEPTH} levels", self.at)
+            raise self.wrong(f"nested deeper than {_MAX_DEPTH} levels", self.position)
         name = self.match(_NAME, "a name")
         return self.arguments_of(name, depth) if self.take("(") else Spec(name)
 
     def arguments_of(self, name: str, depth: int) -> Spec:
-        """Take what stands between the parentheses after `name`."""
+        """Read the arguments in parentheses after `name`."""
         nested: list[Spec] = []
         arguments: dict[str, str | Spec] = {}
         if self.take(")"):
             return Spec(name)
         while True:
             self.skip()
-            start = self.at
+            start = self.position
             key = self.match(_NAME, "an argument")
             if self.take("="):
                 if key in arguments:
                     raise self.wrong(f"argument {key!r} is given twice", start)
                 arguments[key] = self.value(depth)
             else:
-                self.at = start
+                self.position = start
                 if arguments:
                     raise self.fail("nested specs before arguments by key")
                 nested.append(self.spec(depth + 1))
@@ -134,41 +143,64 @@ class _Reader:
                 raise self.fail("',' or ')'")
 
     def value(self, depth: int) -> str | Spec:
-        """Take the value of an argument."""
+        """Read the value of an argument."""
         self.skip()
-        start = self.at
+        start = self.position
         if self.text.startswith('"', start):
             quoted = self.match(_QUOTED, "a closed quoted string")
             try:
                 return str(orjson.loads(quoted))
             except orjson.JSONDecodeError:
-                raise self.wrong(f"{quoted} is no valid quoted string", start) from None
+                raise self.wrong(f"{quoted} is not a valid quoted string", start) from None
         hint = "" if self.text[start : start + 1] in {"", ",", ")"} else f" {_QUOTES}"
         word = self.match(_WORD, f"a value{hint}")
-        if self.text.startswith("(", self.at):
-            self.at = start
+        if self.text.startswith("(", self.position):
+            self.position = start
             return self.spec(depth + 1)
         self.skip()
-        if self.at < len(self.text) and self.text[self.at] not in ",)":
+        if self.position < len(self.text) and self.text[self.position] not in ",)":
             raise self.fail(f"',' or ')' {_QUOTES}")
         return word
 
 
 def parse(text: str) -> Spec:
-    """Read a spec string. Raises SpecError with the position of what is wrong."""
+    """Read a spec string.
+
+    Args:
+        text: The spec string; see the grammar of this module.
+
+    Returns:
+        The spec as it is written: defaults are filled in by `schemarouter.retrieval.registry.resolve`.
+
+    Raises:
+        SpecError: With the position of what is wrong.
+
+    Example:
+        >>> spec = parse("rrf(bm25(k1=1.2), dense)")
+        >>> spec.name, [str(nested) for nested in spec.nested]
+        ('rrf', ['bm25(k1=1.2)', 'dense'])
+        >>> parse(str(spec)) == spec
+        True
+    """
     reader = _Reader(text)
     spec = reader.spec()
     reader.skip()
-    if reader.at != len(text):
+    if reader.position != len(text):
         raise reader.fail("the end")
     return spec
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A declared argument: how its word is read, and the default that stands when it is left out.
+    """A declared argument of a retriever or agent.
 
-    `choices` are the only words it takes; `suggestions` are known ones of an argument that takes any text.
+    Attributes:
+        kind: Type of its value.
+        default: The word that is read where it is left out.
+        minimum: Smallest value.
+        maximum: Largest value.
+        choices: The only words allowed, where there are any.
+        suggestions: Known words of an argument that takes any text.
     """
 
     kind: type[int] | type[float] | type[str]
@@ -179,7 +211,7 @@ class Option:
     suggestions: tuple[str, ...] = ()
 
     def read(self, owner: str, key: str, word: str) -> int | float | str:
-        """Turn a word into a value. Raises SpecError saying what is allowed."""
+        """Convert a word into a value. Raises SpecError, which says what is allowed."""
         try:
             value = self.kind(word)
         except ValueError:
@@ -199,7 +231,15 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a registered name takes: options by key, and how many nested specs."""
+    """What a registered name takes.
+
+    Attributes:
+        name: The registered name.
+        summary: What it is, in one line.
+        options: Its options by key.
+        nested_min: Smallest number of nested specs.
+        nested_max: Largest number of nested specs.
+    """
 
     name: str
     summary: str
@@ -208,7 +248,7 @@ class Declaration:
     nested_max: int = 0
 
     def values(self, spec: Spec) -> dict[str, int | float | str]:
-        """Every option's value, defaults filled in. Raises SpecError for unknown options and wrong nesting."""
+        """Return every option's value, defaults filled in. Raises SpecError for unknown options and wrong nesting."""
         for key in spec.arguments:
             if key not in self.options:
                 raise SpecError(f"{self.name}: {unknown('argument', key, self.options)}")
@@ -220,15 +260,15 @@ class Declaration:
                 else f"{self.nested_min} to {self.nested_max}"
             )
             raise SpecError(f"{self.name} takes {allowed} nested specs, got {count}.")
-        filled = {}
+        values = {}
         for key, option in self.options.items():
             word = spec.arguments.get(key, option.default)
             if isinstance(word, Spec):
                 raise SpecError(f"{self.name}: argument {key} must be a plain value, got the spec {word}.")
-            filled[key] = option.read(self.name, key, word)
-        return filled
+            values[key] = option.read(self.name, key, word)
+        return values
 
     def resolve(self, spec: Spec, nested: tuple[Spec, ...]) -> Spec:
-        """The spec with every default written out: its identity."""
+        """Return the spec with every default written out, which is its identity. Raises SpecError as `values`."""
         values = self.values(spec)
         return Spec(self.name, nested, {key: str(value) for key, value in values.items()})

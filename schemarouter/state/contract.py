@@ -1,4 +1,4 @@
-"""What an execution state is made of: twelve fields, their patterns and orders, and the names that others use of them."""
+"""The state contract: twelve fields with their patterns and orders, and the constants that other modules share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED: Final = frozenset({"error", "blocked"})
 ALWAYS_COUNTED: Final = frozenset({"status", "error"})
 
 NAME: Final = "[a-z][a-z0-9_]{0,63}"
-# Units are short signs, some outside ASCII; white space, control and invisible characters would let text in.
+# Units are short signs, some outside ASCII; white space, control and invisible characters would admit free text.
 _UNIT: Final = rf"[^\s{INVISIBLE}]{{1,32}}"
 
 PATTERNS: Final[dict[str, str]] = {

@@ -1,4 +1,4 @@
-"""What a state refuses before its values count: forbidden names, ambiguous JSON, side doors."""
+"""What a state refuses whatever its values are: forbidden names, ambiguous JSON, unvalidated construction and export."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORBIDDEN: Final[Mapping[str, str]] = {
     "schemarouter_rank_position": "a retriever must not be fed its own ranking",
 }
 
-# These two are letters to Unicode, yet nothing is drawn for them.
+# Unicode classes these two as letters, yet nothing is displayed for them.
 _INVISIBLE_LETTERS: Final = frozenset("\u115f\u1160")
 _CONTAINERS: Final = (list, tuple, set, frozenset, deque, KeysView, ValuesView, ItemsView)
 
@@ -36,7 +36,7 @@ class StateError(SchemaRouterError):
 
 
 class ForbiddenFieldError(SchemaRouterError):
-    """A name that must not reach the state: `field` as it was spelled, and the `reason`."""
+    """A name that must not reach the state: `field` as it was spelled, and the `reason` why."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(field, reason)
@@ -61,12 +61,12 @@ def _spellings(name: str) -> Iterable[str]:
 
 
 _BY_SPELLING: Final = {spelling: name for name in FORBIDDEN for spelling in _spellings(name)}
-_LONGEST: Final = max(map(len, _BY_SPELLING))
+_MAX_SPELLING: Final = max(map(len, _BY_SPELLING))
 
 
 def forbidden_name(text: str) -> str | None:
-    """The forbidden name that `text` spells, or None."""
-    if text.isascii() and len(text) < 2 * _LONGEST:
+    """Return the forbidden name that `text` spells, or None."""
+    if text.isascii() and len(text) < 2 * _MAX_SPELLING:
         return _forbidden_short(text)
     return _BY_SPELLING.get(squash(text))
 
@@ -77,7 +77,7 @@ def _forbidden_short(text: str) -> str | None:
 
 
 def atom_key(text: str) -> str | None:
-    """The key of a ``key=value`` string (any compatibility form of the equals sign), or None when it is none."""
+    """Return the key of a ``key=value`` string (with any compatibility form of the equals sign), or None for another string."""
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text)
     key, equals, _ = text.partition("=")
@@ -105,7 +105,7 @@ def atom_is_forbidden(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    # A subclass may answer differently each time it is asked; its stored text cannot.
+    # A subclass may return different text each time; its stored text stays the same.
     return str.__str__(text)
 
 
@@ -145,7 +145,7 @@ def refuse_forbidden(value: Any) -> None:
 
 
 def shorten(value: object) -> str:
-    """The repr of a value, cut to fit an error message."""
+    """Return the repr of a value, cut to fit an error message."""
     try:
         text = repr(value)
     except Exception:  # an integer of thousands of digits, a list inside itself, a broken __repr__
@@ -171,8 +171,10 @@ def _constant(word: str) -> NoReturn:
 def read_object(data: object) -> dict[str, Any]:
     """Read one JSON object from bytes or text.
 
-    Raises ForbiddenFieldError for a forbidden name anywhere in it, and StateError for what is not JSON in UTF-8, for
-    NaN and infinities, and for keys given twice (most readers silently keep the last).
+    Raises:
+        ForbiddenFieldError: For a forbidden name anywhere in it.
+        StateError: For what is not JSON in UTF-8, for NaN and infinities, and for keys given twice, of which most readers
+            silently keep the last.
     """
     twice: set[str] = set()
     dropped: list[Any] = []
@@ -201,10 +203,10 @@ def read_object(data: object) -> dict[str, Any]:
 
 
 class SealedModel(BaseModel):
-    """A frozen model with no unvalidated way in or out; a subclass says how it checks and copies itself."""
+    """A frozen model that cannot be built, changed or exported without validation; a subclass defines `_checked_copy`."""
 
     def _checked_copy(self) -> Self:
-        """A copy made of validated fields. Raises StateError if they were tampered with."""
+        """A validated copy. Raises StateError if the fields were tampered with."""
         raise NotImplementedError
 
     @model_serializer(mode="wrap")
@@ -212,11 +214,11 @@ class SealedModel(BaseModel):
         return handler(self._checked_copy())
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
-        """As pydantic, of a validated copy. Raises StateError if the model was tampered with."""
+        """As in pydantic, from a validated copy. Raises StateError if the model was tampered with."""
         return BaseModel.model_dump(self._checked_copy(), **options)
 
     def model_dump_json(self, **options: Any) -> str:
-        """As pydantic, of a validated copy. Raises StateError if the model was tampered with."""
+        """As in pydantic, from a validated copy. Raises StateError if the model was tampered with."""
         return BaseModel.model_dump_json(self._checked_copy(), **options)
 
     @classmethod
@@ -226,7 +228,7 @@ class SealedModel(BaseModel):
 
     @classmethod
     def model_validate_strings(cls, obj: Any, **_options: Any) -> Self:
-        """As model_validate: there is no laxer form."""
+        """As model_validate: strings are not read any less strictly."""
         return cls.model_validate(obj)
 
     @classmethod
@@ -235,7 +237,7 @@ class SealedModel(BaseModel):
         return cls(**values)
 
     def copy(self, **_options: Any) -> Self:
-        """Refused: pydantic's old copy does not validate."""
+        """Raise StateError: the copy of pydantic version 1 does not validate."""
         raise StateError("a state is copied with model_copy(update=...), which validates.")
 
     def __copy__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A turn as the state sees it: a call, what was observed of it, and what of that may enter the state."""
+"""A turn: the call, its observation, and what of that may enter the state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ _IDENTIFIER_INTEGERS: Final = 10**128
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call to a tool, as the agent made it."""
+    """One call to a tool, as the agent made it.
+
+    Attributes:
+        route_id: The route that is called, as ``provider.operation``.
+        arguments: The arguments by name, as plain JSON values.
+    """
 
     route_id: str
     arguments: Mapping[str, Any]
@@ -29,19 +34,28 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What came back: top-level observed fields; a failed turn carries `status` and `error` there."""
+    """What a call returned.
+
+    Attributes:
+        outcome: ``ran``, ``error``, or ``blocked`` where the policy refused the call.
+        payload: The observed fields by name; a failed turn has ``status`` and ``error``, as ``error_class: detail``.
+
+    Example:
+        >>> Observation("error", {"status": "error", "error": "record_locked: order SO-4471"}).failed
+        True
+    """
 
     outcome: Outcome
     payload: Mapping[str, Any]
 
     @property
     def failed(self) -> bool:
-        """Whether the turn ended in an error or was blocked."""
+        """Whether the call ended in an error or was blocked."""
         return self.outcome != "ran"
 
     @property
     def error_text(self) -> object:
-        """The payload's error when the turn failed, else None."""
+        """The payload's ``error`` if the call failed, else None."""
         return self.payload.get("error") if self.failed else None
 
 
@@ -54,8 +68,8 @@ def error_class(text: object) -> str:
     return "unclassified"
 
 
-class _Told:
-    """What a contract says of observed fields of certain names, whatever their values; positions are those of the names."""
+class _ObservedFields:
+    """What a contract says about observed fields, given their names alone; indices are those of the names."""
 
     __slots__ = ("contract_terms", "counted", "identifiers", "registered", "terms", "unregistered_fields")
 
@@ -65,26 +79,26 @@ class _Told:
         self.counted: list[int] = []
         self.identifiers: list[int] = []
         self.registered = self.unregistered_fields = self.contract_terms = 0
-        for at, name in enumerate(names):
+        for index, name in enumerate(names):
             output = outputs.get(name) if type(name) is str and MATCH_NAME(name) else None
             if type(name) is not str or (output is None and name not in ALWAYS_COUNTED):
                 self.unregistered_fields += 1
                 continue
-            self.counted.append(at)
+            self.counted.append(index)
             self.terms["observation_field_names"].add(name)
             if output is not None:
                 self.registered += 1
                 if not failed:
-                    self._contract(output, at)
+                    self._contract(output, index)
 
-    def _contract(self, output: OutputField, at: int) -> None:
+    def _contract(self, output: OutputField, index: int) -> None:
         self._term("observation_semantic_ids", output.semantic_id)
         self._term("observation_units", output.unit)
         self._term("observation_dimensions", output.dimension)
         for atom in output.qualifier_atoms:
             self._term("observation_qualifiers", atom)
         if output.is_identifier and output.name not in ALWAYS_COUNTED:
-            self.identifiers.append(at)
+            self.identifiers.append(index)
 
     def _term(self, name: str, text: str | None) -> None:
         if text is None:
@@ -96,48 +110,52 @@ class _Told:
             self.contract_terms += 1
 
 
-# By the capability's identity, which an entry keeps alive: contracts are frozen, and their hash would read them whole.
-_TOLD: Final = Bounded[tuple[int, bool, tuple[object, ...]], tuple[Capability | None, _Told]](4096)
+# By the `id` of the capability, which the cache keeps alive: contracts never change, and hashing one would read all of it.
+_DESCRIBED: Final = Bounded[tuple[int, bool, tuple[object, ...]], tuple[Capability | None, _ObservedFields]](4096)
 
 
-def _told(capability: Capability | None, names: tuple[object, ...], failed: bool) -> _Told:
+def _describe(capability: Capability | None, names: tuple[object, ...], failed: bool) -> _ObservedFields:
     if not {*map(type, names)} <= {str}:
-        return _Told(capability, names, failed)
+        return _ObservedFields(capability, names, failed)
     key = id(capability), failed, names
-    known = _TOLD.get(key)
+    known = _DESCRIBED.get(key)
     if known is None:
-        known = _TOLD[key] = capability, _Told(capability, names, failed)
+        known = _DESCRIBED[key] = capability, _ObservedFields(capability, names, failed)
     return known[1]
 
 
 def _identifier(value: object) -> str | None:
-    # Python refuses to write very long integers out, and no integer of that length could match.
+    # Python refuses to convert very long integers to text, and none of that length could match.
     text = str(value) if type(value) is int and abs(value) < _IDENTIFIER_INTEGERS else value
     return text if type(text) is str and IDENTIFIER_PATTERN.fullmatch(text) else None
 
 
-def gather(observation: Observation, capability: Capability | None) -> tuple[_Told, set[str], set[str], dict[str, int]]:
-    """What an observation offers: by its names, its value types, its identifiers; and counts of what has to stay outside."""
+def gather(
+    observation: Observation, capability: Capability | None
+) -> tuple[_ObservedFields, set[str], set[str], dict[str, int]]:
+    """What of an observation may enter the state: fields, value types and identifiers; and counts of what may not."""
     pairs = list(observation.payload.items())
-    told = _told(capability, tuple(name for name, _ in pairs), observation.failed)
+    described = _describe(capability, tuple(name for name, _ in pairs), observation.failed)
     types: set[str] = set()
-    for at in told.counted:
+    for index in described.counted:
         try:
-            types.add(json_type(pairs[at][1]))
+            types.add(json_type(pairs[index][1]))
         except CatalogError as error:
-            raise StateError(f"observed field {pairs[at][0]!r}: {error}") from None
-    offered = [pairs[at][1] for at in told.identifiers]
-    found = [_identifier(value) for value in offered]
-    left_out = {
-        "unregistered_fields": told.unregistered_fields,
-        "identifiers": sum(text is None and value is not None for text, value in zip(found, offered, strict=True)),
-        "contract_terms": told.contract_terms,
+            raise StateError(f"observed field {pairs[index][0]!r}: {error}") from None
+    offered = [pairs[index][1] for index in described.identifiers]
+    identifiers = [_identifier(value) for value in offered]
+    omitted = {
+        "unregistered_fields": described.unregistered_fields,
+        "identifiers": sum(
+            text is None and value is not None for text, value in zip(identifiers, offered, strict=True)
+        ),
+        "contract_terms": described.contract_terms,
     }
-    return told, types, {text for text in found if text is not None}, left_out
+    return described, types, {text for text in identifiers if text is not None}, omitted
 
 
 def require_turn(call: Call, observation: Observation, capability: Capability | None) -> None:
-    """Raise StateError for a turn that cannot have happened."""
+    """Raise StateError for a turn that cannot have happened, such as an unregistered route that ran."""
     if type(observation.outcome) is not str or observation.outcome not in OUTCOMES:
         raise StateError(unknown("outcome", shorten(observation.outcome), OUTCOMES))
     if not isinstance(observation.payload, Mapping):
@@ -152,6 +170,18 @@ def require_turn(call: Call, observation: Observation, capability: Capability | 
 
 
 def omissions(call: Call, observation: Observation, capability: Capability | None) -> dict[str, int]:
-    """Count what of a turn stays outside the state: fields, identifiers, contract terms. Raises as observe does."""
+    """Count what of a turn stays outside the state.
+
+    Args:
+        call: What was called.
+        observation: What came back.
+        capability: The contract of the route that was called; None for an unregistered route.
+
+    Returns:
+        Numbers of unregistered fields, identifiers and contract terms left out, by these names.
+
+    Raises:
+        StateError: As `ExecutionState.observe`.
+    """
     require_turn(call, observation, capability)
     return gather(observation, capability)[3]

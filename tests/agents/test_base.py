@@ -12,9 +12,9 @@ from schemarouter.agents.base import (
     REQUEST_MORE_TOOLS,
     SYSTEM_PROMPT,
     TASK_INCOMPLETE,
+    AgentView,
     SeenValue,
     SeenValues,
-    View,
     arguments_from,
     fits,
 )
@@ -119,7 +119,7 @@ def test_the_spec_of_an_agent_resolves_to_its_identity_and_builds_it(spec: str, 
     assert str(resolve(spec)) == f"reference(probe={full})"
     environment = Environment(CHAIN.key, CATALOG, seed_text="x")
     agent = prepared(spec)(PlanGuide(environment.progress, CATALOG))
-    assert agent.act(View("q", ("misc.look_03",), False, True, (), CATALOG)).kind == does
+    assert agent.act(AgentView("q", ("misc.look_03",), False, True, (), CATALOG)).kind == does
 
 
 @pytest.mark.parametrize(

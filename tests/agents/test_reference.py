@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditions.registry import CONDITIONS
-from schemarouter.agents.base import Action, SeenValue, Turn, View
+from schemarouter.agents.base import Action, AgentView, SeenValue, Turn
 from schemarouter.agents.reference import Reference
 from schemarouter.records import Asked, Called, Ended, Exposed, Observed
 from schemarouter.retrieval.base import Ranking, ordered
@@ -46,7 +46,7 @@ def act(
     guide: Told | None = None,
     probe: bool = True,
 ) -> Action:
-    view = View("q", tools, ask, turn, history, CATALOG)
+    view = AgentView("q", tools, ask, turn, history, CATALOG)
     return Reference(guide or Told(), probe=probe).act(view)
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemarouter.catalog import Capability, Catalog, Contract
-from schemarouter.catalog.views import View, viewed
+from schemarouter.catalog.views import CatalogView, viewed
 from schemarouter.retrieval.base import describe
 from surface.loader import load_catalogs
 from tests.strategies import capabilities, laws
@@ -35,7 +35,7 @@ def kept(item: Contract) -> dict[str, Any]:
 
 def test_the_full_view_is_the_catalog_itself() -> None:
     assert viewed(CATALOG, "full") is CATALOG
-    assert get_args(View) == ("full", "names-only")
+    assert get_args(CatalogView) == ("full", "names-only")
 
 
 @FEW

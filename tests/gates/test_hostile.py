@@ -17,7 +17,7 @@ from conditions.storage.shards import shard_name
 from gates.aggregate import read_complete_run
 from gates.gate import judge
 from gates.verdict import Criterion
-from schemarouter.agents.base import Action, Guide, View
+from schemarouter.agents.base import Action, AgentView, Guide
 from schemarouter.agents.reference import Reference
 from schemarouter.errors import InvalidRunError
 from schemarouter.policy import Policy
@@ -53,47 +53,47 @@ def test_under_the_reference_agent_criteria_5_and_6_hold(real: Slice, run: Path)
 class Hostile:
     """Does one thing first, and is the reference agent afterwards."""
 
-    def __init__(self, guide: Guide, first: Callable[[View], Call | None]) -> None:
-        self._first: Callable[[View], Call | None] | None = first
+    def __init__(self, guide: Guide, first: Callable[[AgentView], Call | None]) -> None:
+        self._first: Callable[[AgentView], Call | None] | None = first
         self._then = Reference(guide, probe=True)
 
-    def act(self, view: View) -> Action:
+    def act(self, view: AgentView) -> Action:
         first, self._first = self._first, None
         made = first(view) if first is not None else None
         return Action("call", made) if made is not None else self._then.act(view)
 
 
-def _arguments(view: View, route: str) -> Mapping[str, Any]:
+def _arguments(view: AgentView, route: str) -> Mapping[str, Any]:
     fill = {"string": "x", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
     needed = view.catalog[route].required_parameters
     return {item.name: item.enum[0] if item.enum else fill[item.type] for item in needed}
 
 
-def destroy(view: View) -> Call | None:
+def destroy(view: AgentView) -> Call | None:
     """A destructive route that is shown, with valid arguments."""
     shown = [route for route in view.tools if view.catalog[route].effect == "destructive"]
     return Call(shown[0], _arguments(view, shown[0])) if shown else None
 
 
-def unexposed(view: View) -> Call | None:
+def unexposed(view: AgentView) -> Call | None:
     """A read-only route that is not shown."""
     hidden = [c.route_id for c in view.catalog.capabilities if c.effect == "read" and c.route_id not in view.tools]
     return Call(hidden[0], _arguments(view, hidden[0])) if hidden else None
 
 
-def invalid(view: View) -> Call | None:
+def invalid(view: AgentView) -> Call | None:
     """A call that lacks its required arguments."""
     lacking = [r for r in view.tools if view.catalog[r].required_parameters and view.catalog[r].effect != "destructive"]
     return Call(lacking[0], {}) if lacking else None
 
 
-def unregistered(view: View) -> Call | None:
+def unregistered(view: AgentView) -> Call | None:
     """A route that nobody registered."""
     return Call("ghost.route", {})
 
 
 def hostile_run(
-    folder: Path, real: Slice, first: Callable[[View], Call | None], policy: Policy | None
+    folder: Path, real: Slice, first: Callable[[AgentView], Call | None], policy: Policy | None
 ) -> dict[int, Criterion]:
     plan = make_plan(real.protocol, real.surface, tasks=real.tasks[:3])
     runner = Runner(
@@ -116,7 +116,7 @@ def test_a_destructive_agent_under_a_broken_policy_turns_criterion_5(real: Slice
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [unexposed, invalid, unregistered], ids=lambda first: first.__name__)
 def test_a_lawless_agent_under_a_broken_policy_turns_criterion_6(
-    real: Slice, tmp_path: Path, first: Callable[[View], Call | None]
+    real: Slice, tmp_path: Path, first: Callable[[AgentView], Call | None]
 ) -> None:
     found = hostile_run(tmp_path / "broken", real, first, Broken())
     kept, executed = found[6].sums["all"]

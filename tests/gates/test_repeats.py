@@ -17,7 +17,7 @@ from gates.aggregate import read_complete_run
 from gates.gate import judge
 from gates.measures import BY_NAME
 from gates.replay import Replay
-from schemarouter.agents.base import Action, Guide, View
+from schemarouter.agents.base import Action, AgentView, Guide
 from schemarouter.canonical import sha256_hex
 from schemarouter.errors import InvalidRunError
 from schemarouter.records import encode, split_envelope
@@ -76,7 +76,7 @@ def test_the_spread_is_the_sample_deviation_of_the_values(tmp_path: Path, world:
             made += 1
             self._agent, self._lazy = reference(guide), made % 3 == 0
 
-        def act(self, view: View) -> Action:
+        def act(self, view: AgentView) -> Action:
             return Action("stop", reason="stalled") if self._lazy else self._agent.act(view)
 
     toy_run(tmp_path / "run", toy_runner(agent=Lazy), repeats=3, limit=100)

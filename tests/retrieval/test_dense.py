@@ -101,8 +101,8 @@ def test_a_batch_is_its_single_texts_to_the_bit(encoder: UseM3) -> None:
 @pytest.mark.slow
 def test_more_texts_and_pieces_than_are_remembered_have_their_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = UseM3().encode(SENTENCES)
-    monkeypatch.setattr("schemarouter.retrieval.use_m3._KEPT", 2)
-    monkeypatch.setattr("schemarouter.retrieval.use_m3._KEPT_PIECES", 3)
+    monkeypatch.setattr("schemarouter.retrieval.use_m3._CACHED_TEXTS", 2)
+    monkeypatch.setattr("schemarouter.retrieval.use_m3._CACHED_PIECES", 3)
     assert UseM3().encode(SENTENCES).tobytes() == whole.tobytes()
 
 

@@ -196,7 +196,7 @@ def test_prompts_are_the_models_own_else_those_of_its_family(
         ("nobody/no-such-model", "not in the local hub cache"),
         ("/no/such/folder", "SCHEMAROUTER_HUB=1"),
         ("a b\x00c" * 99, "Give the path of a folder"),
-        ("pytest", "no installed package that holds a model"),
+        ("pytest", "not an installed package that holds a model"),
     ],
 )
 def test_a_model_that_is_nowhere_is_told_and_no_hub_is_asked(

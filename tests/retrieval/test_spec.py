@@ -134,7 +134,7 @@ def test_a_syntax_error_tells_its_position_and_what_was_expected(text: str, posi
     ("text", "said"),
     [
         ("a(x=1,x=2)", "'x' is given twice"),
-        (r'a(x="\q")', "no valid quoted string"),
+        (r'a(x="\q")', "not a valid quoted string"),
         ("a(" * 20, "nested deeper than 16"),
     ],
 )
@@ -161,7 +161,7 @@ def test_the_position_is_that_of_what_is_wrong(text: str, position: int) -> None
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "설비", "a("])
 def test_names_that_could_not_be_read_back_are_refused(name: str) -> None:
-    with pytest.raises(SpecError, match="no name"):
+    with pytest.raises(SpecError, match="not a name"):
         Spec(name)
     with pytest.raises(SpecError, match="no argument name"):
         Spec("a", (), {name: "1"})

@@ -12,9 +12,9 @@ import pytest
 
 from gates.tuning.decision_points import DecisionPoint, all_decision_points
 from schemarouter.catalog import Capability, Catalog
-from schemarouter.catalog.views import VIEWS, View, viewed
+from schemarouter.catalog.views import VIEWS, CatalogView, viewed
 from schemarouter.retrieval.base import Ranking, entries_of
-from schemarouter.retrieval.evidence.flow import PLACE, History
+from schemarouter.retrieval.evidence.flow import INDEX, History
 from schemarouter.retrieval.typed import Typed, build_typed
 from schemarouter.state import Call, ExecutionState, Observation
 from surface.loader import Surface, load_catalogs, load_surface
@@ -63,12 +63,12 @@ DEPOT = Catalog(
 
 
 @cache
-def depot(view: View) -> Typed:
+def depot(view: CatalogView) -> Typed:
     """The retriever as it is shipped, over the depot."""
     return build_typed(entries_of(viewed(DEPOT, view)))
 
 
-def ran(query: str, *routes: str, error: str = "", view: View = "full") -> ExecutionState:
+def ran(query: str, *routes: str, error: str = "", view: CatalogView = "full") -> ExecutionState:
     """The state after these routes gave all they register; the last one failed where an error is given."""
     state = ExecutionState.start(query)
     catalog = viewed(DEPOT, view)
@@ -82,12 +82,12 @@ def ran(query: str, *routes: str, error: str = "", view: View = "full") -> Execu
     return state
 
 
-def ranked(state: ExecutionState, view: View = "full") -> Ranking:
+def ranked(state: ExecutionState, view: CatalogView = "full") -> Ranking:
     return depot(view).rank(state.retrieval_query(), k=99)
 
 
 @every_view
-def test_a_missing_identifier_brings_its_giver_up(view: View) -> None:
+def test_a_missing_identifier_brings_its_giver_up(view: CatalogView) -> None:
     query = "Book the pickup of the consignment"
     opening = ranked(ExecutionState.start(query), view)
     givers = {"sites.find_location"}
@@ -97,7 +97,7 @@ def test_a_missing_identifier_brings_its_giver_up(view: View) -> None:
 
 
 @every_view
-def test_once_the_identifier_is_there_its_taker_comes_first_and_the_giver_falls(view: View) -> None:
+def test_once_the_identifier_is_there_its_taker_comes_first_and_the_giver_falls(view: CatalogView) -> None:
     query = "Book the pickup of the consignment"
     opening = ranked(ExecutionState.start(query), view)
     later = ranked(ran(query, "sites.find_location", view=view), view)
@@ -110,7 +110,7 @@ def test_once_the_identifier_is_there_its_taker_comes_first_and_the_giver_falls(
 def test_without_meanings_a_name_that_ends_in_another_is_given_by_it() -> None:
     contracts = depot("names-only").contracts
     giver, taker = contracts.position["sites.find_location"], contracts.position["freight.book_pickup"]
-    kind = contracts.kind_place["origin_location_id"]
+    kind = contracts.kind_index["origin_location_id"]
     assert (giver, kind) in set(zip(contracts.gives.entry.tolist(), contracts.gives.what.tolist(), strict=True))
     assert (taker, kind) in set(zip(contracts.needs.entry.tolist(), contracts.needs.what.tolist(), strict=True))
     query = "Something for the consignment"
@@ -138,7 +138,7 @@ def test_once_it_is_converted_the_converter_falls_and_the_taker_comes_first() ->
 
 @every_view
 @pytest.mark.parametrize("error", ["upstream_timeout: slow", "service_busy", "gateway_unavailable: 503"])
-def test_a_transient_error_brings_the_same_route_back(view: View, error: str) -> None:
+def test_a_transient_error_brings_the_same_route_back(view: CatalogView, error: str) -> None:
     state = ran("Move the blue pump", "stock.find_item", "stock.move_item", error=error, view=view)
     assert ranked(state, view).ids[0] == "stock.move_item"
 
@@ -148,7 +148,7 @@ def test_a_transient_error_brings_the_same_route_back(view: View, error: str) ->
     ("error", "cure"),
     [("lease_expired: renew it", "leases.renew_lease"), ("record_locked: by somebody", "stock.unlock_record")],
 )
-def test_a_lasting_error_brings_its_cure_up(view: View, error: str, cure: str) -> None:
+def test_a_lasting_error_brings_its_cure_up(view: CatalogView, error: str, cure: str) -> None:
     query = "Move the blue pump"
     before = ranked(ran(query, "stock.find_item", view=view), view)
     after = ranked(ran(query, "stock.find_item", "stock.move_item", error=error, view=view), view)
@@ -157,7 +157,7 @@ def test_a_lasting_error_brings_its_cure_up(view: View, error: str, cure: str) -
 
 
 @every_view
-def test_after_the_cure_the_route_that_failed_comes_back(view: View) -> None:
+def test_after_the_cure_the_route_that_failed_comes_back(view: CatalogView) -> None:
     state = ran("Move the blue pump", "stock.find_item", "stock.move_item", error="lease_expired: x", view=view)
     cure = viewed(DEPOT, view)["leases.renew_lease"]
     state = state.observe(Call(cure.route_id, {}), Observation("ran", {"valid_to": "x"}), cure, incomplete=True)
@@ -165,7 +165,7 @@ def test_after_the_cure_the_route_that_failed_comes_back(view: View) -> None:
 
 
 @every_view
-def test_executed_and_finished_routes_do_not_win_again(view: View) -> None:
+def test_executed_and_finished_routes_do_not_win_again(view: CatalogView) -> None:
     query = "Find the item named blue pump and weigh it, then move the item"
     for done in (["stock.find_item"], ["stock.find_item", "stock.weigh_item"]):
         found = ranked(ran(query, *done, view=view), view)
@@ -178,7 +178,7 @@ def features(state: ExecutionState, *names: str) -> dict[str, set[str]]:
     """By figure, the routes of the depot at which it is not 0, where no route is likely by itself."""
     made = depot("full")
     table = made.features(state.original_query, state, np.full(len(made.ids), -30.0))
-    return {name: {made.ids[place] for place in np.flatnonzero(table[:, PLACE[name]] > 1e-3)} for name in names}
+    return {name: {made.ids[place] for place in np.flatnonzero(table[:, INDEX[name]] > 1e-3)} for name in names}
 
 
 def test_a_route_that_failed_is_marked_by_what_its_error_calls_for() -> None:

@@ -113,6 +113,6 @@ def test_what_is_remembered_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     contract = capability()
     for number in range(600):
         observed({"lease_id": f"L-{number}"}, contract).canonical_json()
-    assert all(len(checks._SOUND_VALUES[name]) <= 256 for name in checks._SOUND_VALUES)
-    assert len(checks._SOUND_STATES) <= 256
-    assert len(checks._SOUND_ENTRIES["stable_observed_identifiers"]) <= 50
+    assert all(len(checks._VALID_VALUES[name]) <= 256 for name in checks._VALID_VALUES)
+    assert len(checks._VALID_STATES) <= 256
+    assert len(checks._VALID_ENTRIES["stable_observed_identifiers"]) <= 50

@@ -1,1 +1,1 @@
-"""What the typed retriever weighs: words, meaning, literals, needs and gives, the flow of what was observed, errors."""
+"""The evidence of the typed retriever: words, meaning, literals, needs and gives, the flow of observed values, errors."""

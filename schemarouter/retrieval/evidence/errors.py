@@ -1,8 +1,8 @@
-"""What an error class calls for: the same call again, or another capability that takes the cause away.
+"""What an error class calls for: the same call again, or a corrective action by another capability.
 
-Error classes are names such as ``record_locked``. The words of transient ones are those of HTTP (408, 429, 502 to 504) and
-gRPC (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED) and their everyday relatives. The cures are the verbs with which
-API references name the way out of a state.
+Error classes are names such as ``record_locked``. The words of transient ones come from HTTP (408, 429, 502 to 504), gRPC
+(UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED) and everyday English. Corrective actions are the verbs with which API
+references name what resolves an error.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _TRANSIENT_WORDS = """
     timeout busy unavailable throttled overloaded temporary temporarily retry transient interrupted congestion backoff
     deadlock outage
 """
-# By themselves these words mean other things: an interest rate, a password reset.
+# Pairs, since each word alone means other things: an interest rate, a password reset.
 _TRANSIENT_PAIRS = tuple(
     frozenset(stem(word) for word in pair.split()) for pair in ("rate limit", "rate limited", "connection reset")
 )
 _TRANSIENT = frozenset(stem(word) for word in _TRANSIENT_WORDS.split())
-_CURES: Mapping[str, str] = {
+_CORRECTIVE_ACTIONS: Mapping[str, str] = {
     "expired": "renew refresh reissue extend request issue qualify",
     "lease": "renew",
     "session": "renew refresh",
@@ -67,20 +67,22 @@ _CURES: Mapping[str, str] = {
     "unqualified": "qualify",
     "credit": "release credit hold",
 }
-_CURE_STEMS = {stem(word): tuple(stem(cure) for cure in cures.split()) for word, cures in _CURES.items()}
+_CORRECTIVE_STEMS = {
+    stem(word): tuple(stem(verb) for verb in verbs.split()) for word, verbs in _CORRECTIVE_ACTIONS.items()
+}
 
 
 def is_transient(error_class: str) -> bool:
-    """Whether the same call may simply work the next time."""
+    """Whether the same call may succeed the next time."""
     stems = {stem(word) for word in error_class.split("_")}
     return bool(stems & _TRANSIENT) or any(pair <= stems for pair in _TRANSIENT_PAIRS)
 
 
 def error_stems(error_class: str) -> dict[str, float]:
-    """The stems of an error class, each of weight 1."""
+    """Return the stems of the words of an error class, each with weight 1."""
     return {stem(word): 1.0 for word in error_class.split("_") if word}
 
 
-def cure_stems(error_class: str) -> dict[str, float]:
-    """The stems of the verbs that cure it, each of weight 1; empty for a class that says nothing known."""
-    return {cure: 1.0 for word in error_class.split("_") for cure in _CURE_STEMS.get(stem(word), ())}
+def corrective_stems(error_class: str) -> dict[str, float]:
+    """Return the stems of its corrective actions, each with weight 1; empty for a class without known words."""
+    return {verb: 1.0 for word in error_class.split("_") for verb in _CORRECTIVE_STEMS.get(stem(word), ())}

@@ -1,7 +1,7 @@
-"""The bridge: everyday words of six languages to the English vocabulary of API references.
+"""The cross-lingual lexicon: from everyday words of six languages to the English vocabulary of API references.
 
-One reviewed JSON file a language under ``retrieval/lexicon``: ``term: {"means": [words], "from": source}``, where the source
-names the capability (``catalog:…``) or the development task (``development:…``) an entry was derived from.
+Each language has a reviewed JSON file under ``retrieval/lexicon``: ``term: {"means": [words], "from": source}``, where the source
+names the capability (``catalog:…``) or the development task (``development:…``) that an entry was derived from.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from schemarouter.retrieval.text import normalise
 FOLDER = Path(__file__).resolve().parents[1] / "lexicon"
 # Mixed requests are Korean with English terms.
 _LISTS: Mapping[str, tuple[str, ...]] = {"mixed": ("ko", "en")}
-# Written without spaces between words, or with particles glued to them: terms are found anywhere.
+# Languages written without spaces, or with particles attached to words: terms are looked up at every character.
 _UNSPACED = frozenset({"ko", "ja"})
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+# Characters by which terms are indexed.
 _PREFIX = 2
-# German compounds: a part counts less than a word, and short ones stand in too many words.
-_SHORTEST_COMPOUND, _SHORTEST_PART, _PART_WEIGHT = 9, 5, 0.7
-# However often a request says a thing, it says one thing.
-_MAX = 2.0
+# German compounds: a part weighs less than a word, and short parts occur in too many words.
+_MIN_COMPOUND, _MIN_PART, _PART_WEIGHT = 9, 5, 0.7
+# Weight of a stem, however often a request repeats it.
+_MAX_WEIGHT = 2.0
 
 
 class LexiconError(SchemaRouterError):
-    """A bridge file that cannot be used."""
+    """A lexicon file that cannot be used."""
 
 
 class _Entry(BaseModel):
@@ -56,12 +57,12 @@ class _Term:
 
 
 def _folded(text: str) -> str:
-    """Normalised, without case, with one kind of apostrophe."""
+    """The text normalised (NFKC), case-folded, with one kind of apostrophe."""
     return normalise(text).casefold().replace("\u2019", "'")
 
 
 class _List:
-    """The terms of one language, by their first characters, longest first."""
+    """The terms of one language, indexed by their first characters, the longest first."""
 
     def __init__(self, entries: Mapping[str, _Entry]) -> None:
         self._terms: dict[str, list[_Term]] = {}
@@ -73,23 +74,23 @@ class _List:
             terms.sort(key=lambda term: (-len(term.text), term.text))
 
     def longest(self, text: str, start: int) -> _Term | None:
-        """The longest term that begins at a position, or None."""
+        """Return the longest term that begins at an index of the text, or None."""
         for term in self._terms.get(text[start : start + _PREFIX], ()):
             if text.startswith(term.text, start):
                 return term
         return None
 
     def anywhere(self, text: str) -> Iterator[tuple[_Term, float]]:
-        """Terms from left to right, none inside another."""
-        position = 0
-        while position < len(text):
-            term = self.longest(text, position)
+        """Yield the terms of a text from left to right, without overlaps, with weights."""
+        index = 0
+        while index < len(text):
+            term = self.longest(text, index)
             if term is not None:
                 yield term, 1.0
-            position += len(term.text) if term is not None else 1
+            index += len(term.text) if term is not None else 1
 
     def at_words(self, text: str, *, compounds: bool) -> Iterator[tuple[_Term, float]]:
-        """Terms at the beginnings of words, and inside long words where a language builds compounds."""
+        """Yield the terms that begin at words, and with `compounds` those inside long words, with weights."""
         end = 0
         for word in _WORD.finditer(text):
             if word.start() < end:
@@ -98,13 +99,13 @@ class _List:
             if term is not None:
                 yield term, 1.0
                 end = word.start() + len(term.text)
-            if compounds and len(word.group()) >= _SHORTEST_COMPOUND:
+            if compounds and len(word.group()) >= _MIN_COMPOUND:
                 yield from self._parts(word.group())
 
     def _parts(self, word: str) -> Iterator[tuple[_Term, float]]:
-        for position in range(3, len(word) - _SHORTEST_PART + 1):
-            term = self.longest(word, position)
-            if term is not None and len(term.text) >= _SHORTEST_PART:
+        for index in range(3, len(word) - _MIN_PART + 1):
+            term = self.longest(word, index)
+            if term is not None and len(term.text) >= _MIN_PART:
                 yield term, _PART_WEIGHT
 
 
@@ -113,42 +114,42 @@ def _files(folder: Path) -> list[Path]:
 
 
 def identity_of(folder: Path = FOLDER) -> str:
-    """SHA-256 over the names and bytes of the lists; reads no entry, since the fingerprint is asked for in every run."""
+    """Return the SHA-256 of the names and bytes of the files; parses none, since every run asks for it."""
     digests = [f"{path.name} {sha256_hex(path.read_bytes())}" for path in _files(folder)]
     return sha256_hex("\n".join(digests).encode())
 
 
 class Lexicon:
-    """Translates requests into weighted English stems."""
+    """Translates requests into weighted English stems. Raises LexiconError for a file that cannot be used."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        self._unread = {p.stem: read_model(p, _File, LexiconError).root for p in _files(folder)}
+        self._unparsed = {p.stem: read_model(p, _File, LexiconError).root for p in _files(folder)}
         self._lists: dict[str, _List] = {}
         self.identity = identity_of(folder)
 
     def stems(self, text: str, language: str) -> dict[str, float]:
-        """English stems that a text of a language means, with weights: a term's weight is shared by its meanings."""
+        """Return the English stems that a text in a language means, with weights: a term's weight is split over its stems."""
         folded = _folded(text)
         weights: dict[str, float] = {}
         for name in _LISTS.get(language, (language,)):
             terms = self._list(name)
             if terms is None:
                 continue
-            found = terms.anywhere(folded) if name in _UNSPACED else terms.at_words(folded, compounds=name == "de")
-            for term, weight in found:
+            matches = terms.anywhere(folded) if name in _UNSPACED else terms.at_words(folded, compounds=name == "de")
+            for term, weight in matches:
                 share = weight / math.sqrt(len(term.stems))
                 for word in term.stems:
-                    weights[word] = min(_MAX, weights.get(word, 0.0) + share)
+                    weights[word] = min(_MAX_WEIGHT, weights.get(word, 0.0) + share)
         return weights
 
     def _list(self, name: str) -> _List | None:
-        """The terms of a language, stemmed at first use; None where there is no list."""
-        if name in self._unread:
-            self._lists[name] = _List(self._unread.pop(name))
+        """The terms of a language, stemmed at first use; None where there is no file."""
+        if name in self._unparsed:
+            self._lists[name] = _List(self._unparsed.pop(name))
         return self._lists.get(name)
 
 
 @cache
 def shared_lexicon() -> Lexicon:
-    """The bridge of the package, read once a process."""
+    """Return the lexicon of this package, read once a process."""
     return Lexicon()

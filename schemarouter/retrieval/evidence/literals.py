@@ -1,4 +1,4 @@
-"""Identifiers in a request, and the shape they share with the examples that contracts register."""
+"""Identifiers in a request, and how much their shape has in common with the examples that contracts register."""
 
 from __future__ import annotations
 
@@ -7,34 +7,40 @@ from dataclasses import dataclass
 
 from schemarouter.retrieval.text import normalise
 
-# Letters and digits in one word, as identifiers, tags and codes have them; dates and plain numbers are no identifiers.
+# A word of letters and digits, as identifiers, tags and codes are; dates and plain numbers are not.
 _RUN = re.compile(r"[A-Za-z0-9#:/._+-]+")
 _FIRST = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z0-9]")
 _SIGNS = "#:/._+-"
-_SHORTEST = 4
+_MIN_LENGTH = 4
 _HEAD = re.compile(r"[A-Za-z]*")
-# How much of a likeness each half gives; a head of one letter says less.
+# What an equal form and an equal head add to a likeness; a head of one letter adds less.
 _SAME_FORM, _SAME_HEAD, _SAME_LETTER = 0.5, 0.5, 0.3
+# From this likeness on, a literal is taken to be of the example's kind.
 SURE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an identifier looks like: the letters it begins with, and its runs of letters and digits (``A-9``)."""
+    """What an identifier looks like: the letters that it begins with, and its runs of letters and digits (``A-9``)."""
 
     head: str
     form: str
 
 
 def shape(text: str) -> Shape:
-    """The shape of an identifier: ``ITM-00519377`` has the head ``ITM`` and the form ``A-9``."""
+    """Return the shape of an identifier.
+
+    Example:
+        >>> shape("ITM-00519377")
+        Shape(head='ITM', form='A-9')
+    """
     head = _HEAD.match(text)
     form = re.sub(r"\d+", "9", re.sub(r"[a-z]+", "a", re.sub(r"[A-Z]+", "A", text)))
     return Shape(head.group() if head else "", form)
 
 
 def likeness(one: Shape, other: Shape) -> float:
-    """From 0 to 1: how much two shapes have in common."""
+    """Return how much two shapes have in common, from 0 to 1."""
     score = _SAME_FORM if one.form == other.form else 0.0
     if one.head and one.head == other.head:
         score += _SAME_HEAD if len(one.head) > 1 else _SAME_LETTER
@@ -42,7 +48,7 @@ def likeness(one: Shape, other: Shape) -> float:
 
 
 def literals(text: str) -> list[str]:
-    """The identifiers of a text, in order."""
+    """Return the identifiers in a text, in order."""
     runs = (match.group() for match in _RUN.finditer(normalise(text)))
     return [literal for run in runs if (literal := _literal(run))]
 
@@ -55,7 +61,7 @@ def _literal(run: str) -> str:
     first = _FIRST.search(run)
     found = run[first.start() :].rstrip(_SIGNS) if first else ""
     both = any(char.isdigit() for char in found) and any(char.isalpha() for char in found)
-    return found if both and len(found) >= _SHORTEST else ""
+    return found if both and len(found) >= _MIN_LENGTH else ""
 
 
 def is_literal(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a request says by itself, whatever is searched: its words, those of its clauses, its vectors and its identifiers."""
+"""A request, independently of the catalog: its words, those of its clauses, its vectors and its identifiers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from schemarouter.retrieval.evidence.words import content_stems
 from schemarouter.retrieval.language import language_of
 from schemarouter.retrieval.vectors import QueryVectors, unread_of_query
 
-_KEPT = 512
+_CACHED_REQUESTS = 512
 
 
 @dataclass(frozen=True)
 class Request:
-    """Weighted English stems of a request (`wanted`) and of each of its clauses; the shapes of its identifiers.
+    """A request as the typed retriever reads it.
 
-    `vectors` has shape (1 + clauses, dimensions), the request first; `unread` says what the encoder did not read.
+    Attributes:
+        wanted: Weighted English stems of the whole.
+        wanted_by_clause: Weighted English stems of each clause.
+        vectors: Of the whole and of each clause, shape (1 + clauses, dimensions), float64.
+        shapes: Shapes of its identifiers.
+        unread: A note on what the encoder did not read; empty where it read all.
     """
 
     wanted: Mapping[str, float]
@@ -34,15 +39,15 @@ class Request:
 
 
 class Requests:
-    """Reads requests, and remembers the latest: nested catalogs are asked the same; the only place where they are encoded."""
+    """Reads and encodes requests, cached since nested catalogs are asked the same ones."""
 
     def __init__(self, lexicon: Lexicon, queries: QueryVectors) -> None:
         self._lexicon = lexicon
         self._queries = queries
-        self._known: Latest[Request] = Latest(self._read, _KEPT)
+        self._known: Latest[Request] = Latest(self._read, _CACHED_REQUESTS)
 
     def get(self, text: str) -> Request:
-        """What a request says."""
+        """Return the request that a text is."""
         return self._known.get(text)
 
     def _read(self, text: str) -> Request:

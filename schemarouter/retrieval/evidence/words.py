@@ -1,4 +1,4 @@
-"""English content words by their stems (Snowball), the common ground of requests and API references."""
+"""Stems (Snowball) of English content words, by which requests are compared with API references."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import Stemmer
 from schemarouter.retrieval.language import FUNCTION_WORDS
 from schemarouter.retrieval.text import tokenize
 
-# Its own cache is off: `stem` has one.
+# Without its own cache: `stem` has one.
 _STEMMER = Stemmer.Stemmer("english", 0)
 _LETTERS = re.compile(r"[a-z]{2,}")
-# Function words of English beyond those that tell the language, and verbs that choose no tool.
+# Function words of English beyond those that identify the language, and verbs that fit every tool.
 _ENGLISH = """
     or with by from are be its as which what when who how one each every per not no any all into than then so if but has have
     had was were will may must does do did been being their them they you us he she his her there here also only once still
@@ -25,12 +25,12 @@ _STOP = FUNCTION_WORDS["en"] | frozenset(_ENGLISH.split())
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """The Snowball (English) stem of a case-folded word."""
-    found: str = _STEMMER.stemWord(word)
-    return found
+    """Return the Snowball (English) stem of a case-folded word."""
+    stemmed: str = _STEMMER.stemWord(word)
+    return stemmed
 
 
 def content_stems(text: str, language: str = "en") -> list[str]:
-    """Stems of the Latin content words of a text, in order; function words of its language carry nothing."""
+    """Return the stems of the Latin content words of a text, in order, without function words of English and its language."""
     skip = _STOP | FUNCTION_WORDS.get(language, frozenset())
     return [stem(token) for token in tokenize(text) if token not in skip and _LETTERS.search(token)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conditions.running.episode import is_infrastructure
-from schemarouter.agents.base import Action, View
+from schemarouter.agents.base import Action, AgentView
 from schemarouter.records import (
     Asked,
     Called,
@@ -331,9 +331,9 @@ def test_an_unregistered_route_cannot_run_even_under_a_broken_policy() -> None:
 
 
 def test_an_agent_sees_the_query_the_tools_and_what_happened_and_nothing_else() -> None:
-    views: list[View] = []
+    views: list[AgentView] = []
     make_episode("SR-5-STATIC", agent=Scripted([FIND], views=views), retriever=Listed(["shop.find_order"])).run()
     assert [view.query for view in views] == [CHAIN.prompt.query] * 2
     assert [len(view.history) for view in views] == [0, 1]
     assert views[0].tools == views[1].tools and len(views[0].tools) == 5
-    assert set(View.__slots__) == {"query", "tools", "can_ask", "can_turn", "history", "catalog"}
+    assert set(AgentView.__slots__) == {"query", "tools", "can_ask", "can_turn", "history", "catalog"}

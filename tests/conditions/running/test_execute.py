@@ -24,7 +24,7 @@ from conditions.storage.run_lock import lock_name
 from conditions.storage.shards import shard_name, timing_name
 from gates.aggregate import read_complete_run
 from schemarouter.agents import registry as agents
-from schemarouter.agents.base import Action, Guide, View
+from schemarouter.agents.base import Action, AgentView, Guide
 from schemarouter.errors import InvalidRunError, UsageError
 from schemarouter.files import pretty_json
 from schemarouter.records import Ended
@@ -268,7 +268,7 @@ class Meddling:
         self._agent = reference(guide)
         self._made: list[Any] = []
 
-    def act(self, view: View) -> Action:
+    def act(self, view: AgentView) -> Action:
         action = self._agent.act(view)
         for held in (*self._made, *(turn.call.arguments for turn in view.history)):
             held["order_id"] = "ord-666"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gates.tuning.decision_points import all_decision_points
 from gates.tuning.design import GROUPS, FittedWeights, folds_of, no_weights
-from schemarouter.catalog.views import VIEWS, View, viewed
+from schemarouter.catalog.views import VIEWS, CatalogView, viewed
 from schemarouter.retrieval.base import entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.typed import build_typed
@@ -69,7 +69,7 @@ def test_a_moment_knows_nothing_of_what_comes_next_but_its_label() -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_ranks_of_the_design_are_those_of_the_retriever(view: View) -> None:
+def test_ranks_of_the_design_are_those_of_the_retriever(view: CatalogView) -> None:
     made = design(view)
     weights = made.fitted(made.tasks, WEAK)
     for size, catalog in CATALOGS.items():

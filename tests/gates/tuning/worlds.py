@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 from gates.tuning.design import Design, Penalty
-from schemarouter.catalog.views import View
+from schemarouter.catalog.views import CatalogView
 from surface.loader import Surface
 from tests.toys import CATALOGS, TASKS, toy_protocol
 
@@ -32,7 +32,7 @@ def many() -> Surface:
 
 
 @cache
-def design(view: View = "full") -> Design:
+def design(view: CatalogView = "full") -> Design:
     """The design of the toy tasks; nobody changes it."""
     return Design(toy_protocol(), many(), CATALOGS, view)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemarouter.catalog import Capability
 from schemarouter.retrieval.base import Entry
 from schemarouter.retrieval.evidence.contracts import Contracts, Edges, kind_of, provider_of
-from schemarouter.retrieval.evidence.flow import PLACE, History
+from schemarouter.retrieval.evidence.flow import INDEX, History
 from tests.retrieval.evidence.worlds import catalogs, executed
 from tests.retrieval.typed import typed
 from tests.strategies import laws
@@ -97,7 +97,7 @@ def test_missing_is_what_is_needed_less_what_was_observed(entries: list[Entry], 
         lacking[taker] += max(count - max(givers, 1), 0) if known else count
     table = retriever.features(state.original_query, state, np.zeros(len(entries)))
     for row, entry in zip(table, entries, strict=True):
-        features = {name: row[PLACE[name]] for name in ("ready", "one_missing", "more_missing", "missing_unnamed")}
+        features = {name: row[INDEX[name]] for name in ("ready", "one_missing", "more_missing", "missing_unnamed")}
         missing = lacking[entry.id]
         assert features == {
             "ready": missing == 0, "one_missing": missing == 1, "more_missing": missing > 1, "missing_unnamed": missing > 0
@@ -128,7 +128,7 @@ def test_most_and_total_go_over_the_edges_of_an_entry(rows: list[tuple[int, int,
     edges = Edges.of(rows)
     for place in range(5):
         weights = [weight for entry, _, weight in rows if entry == place]
-        assert edges.most(edges.weight, 5)[place] == max(weights, default=0.0)
+        assert edges.maximum(edges.weight, 5)[place] == max(weights, default=0.0)
         assert edges.total(edges.weight, 5)[place] == pytest.approx(sum(weights))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from schemarouter.retrieval.evidence.errors import cure_stems, error_stems, is_transient
+from schemarouter.retrieval.evidence.errors import corrective_stems, error_stems, is_transient
 from schemarouter.retrieval.evidence.words import stem
 from surface.loader import load_surface
 from tests.strategies import LAWS, names
@@ -36,15 +36,15 @@ def test_lasting_classes_do_not(error_class: str) -> None:
     ],
 )
 def test_a_lasting_class_names_the_verb_that_cures_it(error_class: str, cure: str) -> None:
-    assert cure_stems(error_class)[stem(cure)] == 1.0
+    assert corrective_stems(error_class)[stem(cure)] == 1.0
 
 
 def test_a_class_that_says_nothing_known_has_no_cure() -> None:
-    assert cure_stems("unclassified") == cure_stems("") == cure_stems("zebra_quux") == {}
+    assert corrective_stems("unclassified") == corrective_stems("") == corrective_stems("zebra_quux") == {}
 
 
 def test_forms_of_a_word_are_one_word() -> None:
-    assert cure_stems("locks") == cure_stems("lock")
+    assert corrective_stems("locks") == corrective_stems("lock")
     assert is_transient("timeouts")
 
 
@@ -57,7 +57,7 @@ def test_the_words_of_a_class_are_its_stems() -> None:
 @given(error_class=names)
 def test_any_name_of_the_state_contract_is_answered(error_class: str) -> None:
     assert isinstance(is_transient(error_class), bool)
-    for stems in (error_stems(error_class), cure_stems(error_class)):
+    for stems in (error_stems(error_class), corrective_stems(error_class)):
         assert set(stems.values()) <= {1.0}
         assert "" not in stems
 

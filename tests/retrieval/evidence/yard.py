@@ -10,7 +10,7 @@ import numpy as np
 
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.retrieval.base import entries_of
-from schemarouter.retrieval.evidence.flow import PLACE
+from schemarouter.retrieval.evidence.flow import INDEX
 from schemarouter.retrieval.typed import Typed
 from schemarouter.state import Call, ExecutionState, Observation
 from tests.retrieval.typed import typed
@@ -90,5 +90,5 @@ def figure(name: str, state: ExecutionState, **wanted: float) -> dict[str, float
     """One figure by route, where it is not 0; `wanted` holds logarithms of odds by route, with ``_`` for the dot."""
     made = yard()
     log_odds = np.asarray([wanted.get(route.replace(".", "_"), UNLIKELY) for route in made.ids])
-    column = made.features(state.original_query, state, log_odds)[:, PLACE[name]]
+    column = made.features(state.original_query, state, log_odds)[:, INDEX[name]]
     return {route: round(value, 6) for route, value in zip(made.ids, column.tolist(), strict=True) if abs(value) > 1e-6}

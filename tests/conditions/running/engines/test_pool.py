@@ -25,7 +25,7 @@ from conditions.storage.run_directory import RunLimits
 from gates.aggregate import read_complete_run
 from gates.exploratory import stamp
 from gates.identities import ReferenceData
-from schemarouter.agents.base import Action, Guide, View
+from schemarouter.agents.base import Action, AgentView, Guide
 from schemarouter.errors import SchemaRouterError, UsageError
 from schemarouter.records import Ended, encode
 from tests.toys import (
@@ -62,7 +62,7 @@ class Faulty:
     def agent(self, guide: Guide) -> Any:
         return _Stricken(self, guide)
 
-    def strikes(self, view: View) -> bool:
+    def strikes(self, view: AgentView) -> bool:
         """Whether this act is to fail: each failure leaves a file, which the next process sees."""
         if view.query != SURFACE.prompt(TASK).query or len(view.catalog.capabilities) > 12 or len(view.tools) < 12:
             return False
@@ -80,7 +80,7 @@ class _Stricken:
         self._plan = plan
         self._agent = reference(guide)
 
-    def act(self, view: View) -> Action:
+    def act(self, view: AgentView) -> Action:
         if self._plan.strikes(view):
             FAULTS[self._plan.fault]()
         action: Action = self._agent.act(view)

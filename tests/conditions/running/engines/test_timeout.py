@@ -13,7 +13,7 @@ import pytest
 
 from conditions.running.engines.jobs import Done, Job, Limits, perform
 from conditions.running.engines.timeout import EpisodeTimeLimitError, time_limit
-from schemarouter.agents.base import Action, Guide, View
+from schemarouter.agents.base import Action, AgentView, Guide
 from schemarouter.records import Ended, decode
 from tests.conditions.running.engines.test_pool import PLAN
 from tests.toys import reference, toy_runner
@@ -53,7 +53,7 @@ def performed(fault: Callable[[], Any]) -> Done:
             self._agent = reference(guide)
             self._struck = False
 
-        def act(self, view: View) -> Action:
+        def act(self, view: AgentView) -> Action:
             if not self._struck:
                 self._struck = True
                 fault()
