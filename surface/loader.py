@@ -42,7 +42,7 @@ class Surface:
         return {task.prompt.id: task for task in self.tasks}
 
     def prompt(self, task_id: str) -> TaskPrompt:
-        """What the world may see of a task. Raises UsageError for an unknown id."""
+        """The prompt of a task. Raises UsageError for an unknown id."""
         return self._task(task_id).prompt
 
     def key(self, task_id: str) -> TaskKey:
@@ -108,7 +108,7 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
             continue
         for task in cell.tasks:
             if task.prompt.id in strata:
-                problems.append(f"{_place(path)}: task id {task.prompt.id!r} stands in another file already.")
+                problems.append(f"{_location(path)}: task id {task.prompt.id!r} is in another file already.")
             strata[task.prompt.id] = cell.stratum
             tasks.append(task)
     if problems:
@@ -118,13 +118,13 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
 
 @cache
 def frozen_queries() -> frozenset[str]:
-    """The queries of the frozen tasks, by their letters and digits: a task is frozen by what it asks, not by its folder."""
+    """The queries of the frozen tasks, reduced to letters and digits: a task is frozen by what it asks, not by its folder."""
     return frozenset(_letters(task.prompt.query) for task in load_surface("frozen").tasks)
 
 
 @lru_cache(maxsize=_MAX_TEXTS)
 def asks_frozen(text: str) -> bool:
-    """Whether a text holds the query of a frozen task, however written and whatever stands around it, or is a long part."""
+    """Whether a text holds the query of a frozen task, however written and whatever surrounds it, or is a long part of one."""
     letters = _letters(text)
     return any(query in letters or (len(letters) >= _LONG_PART and letters in query) for query in frozen_queries())
 
@@ -133,18 +133,18 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
 
 
-def _place(path: Path) -> str:
+def _location(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
 def _load_cell(path: Path, protocol: Protocol) -> CellFile:
-    place = _place(path)
-    cell = read_model(path, CellFile, SurfaceError, place=place, between=f"\n{place}: ")
+    location = _location(path)
+    cell = read_model(path, CellFile, SurfaceError, place=location, between=f"\n{location}: ")
     for kind, given, allowed in (
         ("stratum", cell.stratum, protocol.strata), ("language", cell.language, protocol.languages),
     ):  # fmt: skip
         if given not in allowed:
-            raise SurfaceError(f"{place}: {unknown(kind, given, allowed)}")
+            raise SurfaceError(f"{location}: {unknown(kind, given, allowed)}")
     if (cell.stratum, cell.language) != (path.parent.name, path.stem):
-        raise SurfaceError(f"{place}: holds the cell {cell.stratum}/{cell.language}.")
+        raise SurfaceError(f"{location}: holds the cell {cell.stratum}/{cell.language}.")
     return cell
