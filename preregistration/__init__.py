@@ -1,1 +1,1 @@
-"""What was promised: the protocol, typed, and its lock."""
+"""The preregistration: the protocol, typed, and its lock."""

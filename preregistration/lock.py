@@ -1,8 +1,8 @@
-"""The lock: the fingerprints of everything an experiment rests on, what differs from them now, and who has opened it.
+"""The lock: fingerprints of everything an experiment rests on, what differs from them now, and its release.
 
-A fingerprint's name says where the thing stands: ``file#field`` for what is in a file, a plain name for what is computed
-(``statistics``, ``retriever_behaviour``). A lock of a confirmatory surface carries the commit and the day, and a history: the
-rewrite that made it, with the lock it superseded, and the release, after which the surface may be scored.
+A fingerprint's name is ``file#field`` for what is in a file, a plain name for what is computed (``statistics``,
+``retriever_behaviour``). The lock of a confirmatory surface also holds its commit and day, and a history: the rewrite that
+made it, with the lock it superseded, and the release, after which the surface may be scored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from schemarouter.files import read_model
 
 LOCK_SCHEMA_VERSION = 2
 FILES: Mapping[str, str] = {"development": "development.lock.json", "frozen": "lock.json"}
-# What takes running the thing to know; left out where that would cost more than it is worth.
+# Fingerprints that only running the retriever or the agent gives; left out where that would take too long.
 BEHAVIOUR = frozenset({"retriever_behaviour", "agent_behaviour"})
 
 
@@ -37,27 +37,27 @@ class _Event(_Part):
 
 
 class Amendment(_Event):
-    """Fingerprints replaced one by one, as locks before `Rewrite` hold it; still read, never made."""
+    """Fingerprints replaced one by one, in locks older than `Rewrite`; still read, never written."""
 
     kind: Literal["amendment"]
     fingerprints: dict[str, str]
 
 
 class Rewrite(_Event):
-    """The lock was made anew; `superseded` is the one before it, whole, with its own history."""
+    """The lock was written anew; `superseded` is the one before it, whole, with its own history."""
 
     kind: Literal["rewrite"]
     superseded: Lock
 
 
 class Release(_Event):
-    """The owner's word that the surface may be scored."""
+    """The owner's decision that the surface may be scored."""
 
     kind: Literal["release"]
 
 
 class Lock(_Part):
-    """What was promised; `date` and `commit` are those of a confirmatory surface."""
+    """The fingerprints as they were promised; only a confirmatory surface has `date` and `commit`."""
 
     schema_version: Literal[2]
     surface: Literal["development", "frozen"]
@@ -71,7 +71,7 @@ class Lock(_Part):
 
     @property
     def current(self) -> Mapping[str, str]:
-        """The fingerprints with every amendment in its order."""
+        """The fingerprints with every amendment applied in order."""
         promised = dict(self.fingerprints)
         for event in self.history:
             promised.update(event.fingerprints if isinstance(event, Amendment) else {})
@@ -84,16 +84,16 @@ class Lock(_Part):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the lock without its release: the one number to publish elsewhere.
+        """SHA-256 over the lock without its release: the number to publish.
 
         It covers every rewrite and amendment with date, commit, reason and what it superseded, down to the first lock. The
-        release stands outside, so that a digest published before it can still be held against the lock after it.
+        release is left out, so that a digest published before it can still be compared with the lock after it.
         """
         kept = tuple(event for event in self.history if not isinstance(event, Release))
         return fingerprint(self.model_copy(update={"history": kept}).model_dump(mode="json"))
 
     def events(self) -> Iterator[Amendment | Rewrite | Release]:
-        """All that was done, oldest first: before each rewrite what was done to the lock that it superseded."""
+        """Every event, oldest first: before each rewrite the events of the lock that it superseded."""
         for event in self.history:
             if isinstance(event, Rewrite):
                 yield from event.superseded.events()
@@ -102,7 +102,7 @@ class Lock(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One locked thing: what was promised and what is here; None where one side has nothing."""
+    """One fingerprint as promised and as it is now; None where one side has none."""
 
     name: str
     promised: str | None
@@ -110,7 +110,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether both are the same."""
+        """Whether both are there and equal."""
         return self.promised is not None and self.promised == self.actual
 
 
@@ -135,9 +135,9 @@ def read_lock(surface: str, folder: Path | None = None) -> Lock | None:
 
 
 def compare(lock: Lock, actual: Mapping[str, str]) -> list[Comparison]:
-    """Every locked thing beside what is here, sorted by name; first, where it differs, whether the surface is confirmatory.
+    """Compare every fingerprint with what is there now, sorted by name.
 
-    That stands in the lock beside its fingerprints, since it decides how strictly the lock is kept.
+    Whether the surface is confirmatory comes first, where it differs: it decides how strictly the lock is kept.
     """
     promised = lock.current
     rows = [Comparison(name, promised.get(name), actual.get(name)) for name in sorted({*promised, *actual})]
@@ -147,7 +147,7 @@ def compare(lock: Lock, actual: Mapping[str, str]) -> list[Comparison]:
 
 
 def require_as_locked(lock: Lock, actual: Mapping[str, str]) -> None:
-    """Raise InvalidRunError naming every file and field that is not as it was locked; behaviour only where it was read."""
+    """Raise InvalidRunError naming what is not as it was locked, behaviour only where `actual` holds it."""
     unread = frozenset() if actual.keys() >= BEHAVIOUR else BEHAVIOUR
     broken = [row for row in compare(lock, actual) if not row.holds and row.name not in unread]
     if broken:
@@ -157,9 +157,9 @@ def require_as_locked(lock: Lock, actual: Mapping[str, str]) -> None:
 
 
 def rewritten(lock: Lock, actual: Mapping[str, str], *, date: str, commit: str, reason: str) -> Lock:
-    """A lock of things as they are here and now, with the old one in its history.
+    """A new lock of everything as it is now, with the old one in its history.
 
-    Raises InvalidRunError for a lock that is released, and for one of a surface that is free to use.
+    Raises InvalidRunError for a lock that is released, and for that of a surface that is free to use.
     """
     if not lock.confirmatory:
         raise InvalidRunError(
@@ -168,7 +168,7 @@ def rewritten(lock: Lock, actual: Mapping[str, str], *, date: str, commit: str, 
     if lock.released:
         raise InvalidRunError(
             f"the {lock.surface} surface's lock is released: what it promises stands, and a study of anything else is "
-            "another one. A lock is rewritten before its release alone."
+            "another study. A lock can be rewritten only before its release."
         )
     event = Rewrite(kind="rewrite", date=date, commit=commit, reason=reason, superseded=lock)
     now = {"date": date, "commit": commit, "fingerprints": dict(actual), "history": (event,)}
@@ -176,18 +176,18 @@ def rewritten(lock: Lock, actual: Mapping[str, str], *, date: str, commit: str, 
 
 
 def scoring_refusal(surface: str, conditions: Iterable[str], folder: Path | None = None) -> str:
-    """Why these arms must not run on a surface, or nothing when they may."""
+    """Why these conditions must not run on a surface; empty when they may."""
     if surface != "frozen" or set(conditions) <= UNRANKED:
         return ""
     lock = read_lock(surface, folder)
     if lock is None:
         return (
-            "the frozen surface is not locked; no arm that retrieves runs on it before that, exploratory or not. "
+            "the frozen surface is not locked; no condition that retrieves runs on it before that, exploratory or not. "
             "Use --surface development."
         )
     if not lock.released:
         return (
-            f"the frozen surface is locked ({lock.date}, digest {lock.digest[:16]}) and not released: no arm that retrieves "
-            "runs on it before the owner's `schemarouter lock release`, exploratory or not. Use --surface development."
+            f"the frozen surface is locked ({lock.date}, digest {lock.digest[:16]}) and not released: no condition that "
+            "retrieves runs on it before the owner's `schemarouter lock release`, exploratory or not. Use --surface development."
         )
     return ""

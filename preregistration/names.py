@@ -9,7 +9,7 @@ PROGRESSIVE: Final = "SR-PROGRESSIVE-STATIC"
 STATE_AWARE: Final = "SR-5-STATE-AWARE"
 FULL: Final = "FULL"
 ORACLE: Final = "ORACLE"
-# Those that retrieve: they start from one ranking, and recall and recovery are measured on them.
+# The conditions that retrieve: they start from the same ranking, and recall and recovery are measured on them.
 SR_CONDITIONS: Final = (STATIC, PROGRESSIVE, STATE_AWARE)
-# Those that rank nothing: they show that tasks can be solved, and are no outcome.
+# The conditions that rank nothing: they show that tasks can be solved, and are no outcome.
 UNRANKED: Final = frozenset({FULL, ORACLE})

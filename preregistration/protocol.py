@@ -1,4 +1,4 @@
-"""The preregistration, typed: every number of the experiment stands in its JSON file and nowhere else."""
+"""The preregistration, typed: every number of the experiment is in its JSON file and nowhere else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Item = TypeVar("_Item", int, str)
 def _each_once(values: tuple[_Item, ...]) -> tuple[_Item, ...]:
     twice = sorted({str(value) for value in values if values.count(value) > 1})
     if twice:
-        raise ValueError(f"given twice: {', '.join(twice)}; each stands there once")
+        raise ValueError(f"given twice: {', '.join(twice)}; each is listed once")
     return values
 
 
@@ -51,7 +51,7 @@ class ConditionRules(_Part):
 
     @property
     def ranking_depth(self) -> int:
-        """How deep an opening ranking is kept: as many candidates as any SR arm can come to expose."""
+        """How many entries of an opening ranking are kept: as many as any SR condition can come to expose."""
         return max(self.progressive_stages[-1], self.top_k * (1 + self.refresh_budget))
 
 

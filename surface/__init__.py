@@ -1,1 +1,1 @@
-"""What is asked: tasks, their environment, the catalogs."""
+"""The tasks, their environment and their catalogs."""

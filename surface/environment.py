@@ -1,4 +1,4 @@
-"""The deterministic world of a task: progress of the plan, scheduled faults, plausible answers to all else."""
+"""The deterministic environment of a task: progress of the plan, scheduled faults, plausible answers to all else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Progress:
     """How far a plan has come: which steps are complete and which faults have shown.
 
     The next required step is the first incomplete one of the plan; where its fault has shown, the first incomplete step
-    of that fault's cure. Steps that cure a fault which has not shown are never next.
+    of that fault's corrective action. A corrective step whose fault has not shown is never next.
     """
 
     __slots__ = ("_catalog", "_failures", "complete", "key", "shown", "values")
@@ -45,19 +45,19 @@ class Progress:
         for step in self.key.steps:
             if step.id in complete or (step.role == "corrective" and not self._has_shown(step.id)):
                 continue
-            return self._cure_or(step) if self.shown else step
+            return self._corrective_or(step) if self.shown else step
         return next((step for step in self.key.steps if step.id not in complete), None)
 
     def _has_shown(self, step_id: str) -> bool:
         return any(step_id in self.key.faults[index].cured_by for index in self.shown)
 
-    def _cure_or(self, step: Step) -> Step:
+    def _corrective_or(self, step: Step) -> Step:
         """The first incomplete step that a shown fault of `step` needs, or `step` itself."""
         for index, fault in enumerate(self.key.faults):
             if fault.step == step.id and index in self.shown:
-                for cure in fault.cured_by:
-                    if cure not in self.complete:
-                        return self._cure_or(self.key.steps_by_id[cure])
+                for step_id in fault.cured_by:
+                    if step_id not in self.complete:
+                        return self._corrective_or(self.key.steps_by_id[step_id])
         return step
 
     def expected(self, step: Step, name: str) -> Any:
@@ -90,7 +90,7 @@ class Progress:
             if fault.step != step.id:
                 continue
             if fault.cured_by:
-                if any(cure not in self.complete for cure in fault.cured_by):
+                if any(step_id not in self.complete for step_id in fault.cured_by):
                     return index, fault
             elif self._failures.get(index, 0) < fault.times:
                 return index, fault
@@ -111,7 +111,7 @@ class Progress:
 class Environment:
     """Answers calls of one task, the same way every time.
 
-    Only registered routes with schema-valid arguments come here: whether a call may run is decided before.
+    It is given registered routes with schema-valid arguments only: the policy decides before whether a call may run.
     """
 
     def __init__(self, key: TaskKey, catalog: Catalog, *, seed_text: str) -> None:
@@ -172,8 +172,8 @@ def same_value(given: Any, expected: Any) -> bool:
     return (kinds <= numbers or len(kinds) == 1) and bool(given == expected)
 
 
-# Answers by the capability's identity, which an entry keeps alive, and all else that decides them: a step answers the same in
-# every arm, and again when its record is judged.
+# Answers by the capability's identity, which an entry keeps alive, and by all else that decides them: a step answers the same
+# in every condition, and again when its record is replayed.
 _ANSWERS: Final = Bounded[tuple[int, bytes], tuple[Capability, dict[str, Any]]](8192)
 
 

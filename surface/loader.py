@@ -46,7 +46,7 @@ class Surface:
         return {task.prompt.id: task for task in self.tasks}
 
     def prompt(self, task_id: str) -> TaskPrompt:
-        """What the world may see of a task. Raises UsageError for an unknown id."""
+        """The prompt of a task. Raises UsageError for an unknown id."""
         return self._task(task_id).prompt
 
     def key(self, task_id: str) -> TaskKey:
@@ -112,7 +112,7 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
             continue
         for task in cell.tasks:
             if task.prompt.id in strata:
-                problems.append(f"{_place(path)}: task id {task.prompt.id!r} stands in another file already.")
+                problems.append(f"{_location(path)}: task id {task.prompt.id!r} is in another file already.")
             strata[task.prompt.id] = cell.stratum
             tasks.append(task)
     if problems:
@@ -148,18 +148,18 @@ def _grams(text: str) -> frozenset[str]:
     return frozenset(letters[start : start + _GRAM] for start in range(max(len(letters) - _GRAM + 1, 1)))
 
 
-def _place(path: Path) -> str:
+def _location(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
 def _load_cell(path: Path, protocol: Protocol) -> CellFile:
-    place = _place(path)
-    cell = read_model(path, CellFile, SurfaceError, where=place, between=f"\n{place}: ")
+    location = _location(path)
+    cell = read_model(path, CellFile, SurfaceError, where=location, between=f"\n{location}: ")
     for kind, given, allowed in (
         ("stratum", cell.stratum, protocol.strata), ("language", cell.language, protocol.languages),
     ):  # fmt: skip
         if given not in allowed:
-            raise SurfaceError(f"{place}: {unknown(kind, given, allowed)}")
+            raise SurfaceError(f"{location}: {unknown(kind, given, allowed)}")
     if (cell.stratum, cell.language) != (path.parent.name, path.stem):
-        raise SurfaceError(f"{place}: holds the cell {cell.stratum}/{cell.language}.")
+        raise SurfaceError(f"{location}: holds the cell {cell.stratum}/{cell.language}.")
     return cell

@@ -1,4 +1,4 @@
-"""A task: the prompt that the world may see, and the answer key that it may not."""
+"""A task: the prompt that conditions and agents may see, and the answer key that they may not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Frozen(BaseModel):
 
 
 class TaskPrompt(_Frozen):
-    """What the world may see of a task."""
+    """The part of a task that conditions and agents may see."""
 
     id: str = Field(pattern=r"^[a-z]+-[a-z]{2,5}-[0-9]{2}$")
     language: str = Field(min_length=1)
@@ -62,7 +62,7 @@ class Step(_Frozen):
     """One required step of a plan: a route, the rules its arguments obey, and what it answers.
 
     Registered outputs that `outputs` leaves out are answered with plausible values. `role` says whether the query makes
-    the step evident, leaves it latent, or whether it cures a fault.
+    the step evident or leaves it latent, or whether it is corrective: part of what takes a fault away.
     """
 
     id: str = Field(pattern=_STEP_ID)
@@ -73,7 +73,10 @@ class Step(_Frozen):
 
 
 class Fault(_Frozen):
-    """A scheduled failure of a step: `times` failures that pass on retry, or one that `cured_by` steps take away."""
+    """A scheduled failure of a step: `times` failures that pass on retry, or one that its corrective action takes away.
+
+    `cured_by` names the steps of the corrective action, in their order.
+    """
 
     step: str
     error: str = Field(pattern=r"^[a-z][a-z0-9_]{0,63}: .+$")
@@ -87,7 +90,7 @@ class Fault(_Frozen):
 
 
 class TaskKey(_Frozen):
-    """The answer key: for the environment, the measures and ORACLE alone."""
+    """The answer key: read by the environment, the measures and ORACLE alone."""
 
     steps: tuple[Step, ...] = Field(min_length=1, strict=False)
     faults: tuple[Fault, ...] = Field(default=(), strict=False)
@@ -108,23 +111,25 @@ class TaskKey(_Frozen):
             missing = [s for s in (fault.step, *fault.cured_by) if s not in order]
             if missing:
                 raise ValueError(f"fault on {fault.step!r} refers to unknown steps {missing}")
-        cures = {s for fault in self.faults for s in fault.cured_by}
+        named = {s for fault in self.faults for s in fault.cured_by}
         labelled = {step.id for step in self.steps if step.role == "corrective"}
-        if cures != labelled:
+        if named != labelled:
             raise ValueError(
-                f"steps of role corrective are {sorted(labelled)}, but the faults are cured by {sorted(cures)}"
+                f"steps of role corrective are {sorted(labelled)}, but cured_by of the faults names {sorted(named)}"
             )
         return self
 
     @model_validator(mode="after")
-    def _cures_come_to_an_end(self) -> Self:
+    def _corrective_actions_come_to_an_end(self) -> Self:
         needed: dict[str, list[str]] = {}
         for fault in self.faults:
             needed.setdefault(fault.step, []).extend(fault.cured_by)
         try:
             TopologicalSorter(needed).prepare()
         except CycleError as error:
-            raise ValueError(f"cures that need each other: {' needs '.join(reversed(error.args[1]))}") from None
+            raise ValueError(
+                f"corrective actions that need each other: {' needs '.join(reversed(error.args[1]))}"
+            ) from None
         return self
 
     @cached_property
@@ -151,7 +156,7 @@ class Task(_Frozen):
 
 
 class CellFile(_Frozen):
-    """The tasks of one stratum in one language; which there are, the protocol says."""
+    """The tasks of one cell: a stratum in a language. The protocol lists which there are."""
 
     stratum: str
     language: str
@@ -166,5 +171,5 @@ class CellFile(_Frozen):
 
 
 def chain(key: TaskKey) -> Sequence[str]:
-    """The routes of the plan in order, as what tells one task's route chain from another's."""
+    """The routes of the plan in order: the route chain by which plans are compared."""
     return [step.route for step in key.steps]

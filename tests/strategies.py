@@ -19,7 +19,7 @@ _MAX_EXAMPLES = int(os.environ.get("SCHEMAROUTER_TEST_EXAMPLES", "1000"))
 
 
 def laws(examples: int, *unchecked: HealthCheck) -> settings:
-    """Settings of a law. No deadline and no database: it may not depend on a clock or on what an earlier run left behind."""
+    """Settings of a law. No deadline and no database: a law depends neither on a clock nor on an earlier run."""
     return settings(
         deadline=None, database=None, max_examples=min(examples, _MAX_EXAMPLES), suppress_health_check=unchecked
     )

@@ -1,4 +1,4 @@
-"""A world small enough to reckon by hand: twelve or thirty-six endpoints, four tasks, retrievers that do as they are told."""
+"""An experiment small enough to check by hand: twelve or thirty-six endpoints, four tasks, retrievers with fixed rankings."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ SURFACE = Surface("development", TASKS, {task.prompt.id: f"stratum_{n % 2}" for 
 
 @dataclass
 class Listed:
-    """Ranks a fixed list first and all other routes after it, whatever is asked; counts how often it is asked."""
+    """Ranks a fixed list first and all other routes after it, whatever the query; counts its queries."""
 
     first: Sequence[str] = ()
     catalog: Catalog = CATALOG
@@ -182,7 +182,7 @@ class Listed:
 
 def ranking_of(routes: Sequence[str], k: int) -> Ranking:
     """A ranking of these routes with falling scores."""
-    return Ranking(tuple((route, 1.0 - place / 100) for place, route in enumerate(routes[:k])))
+    return Ranking(tuple((route, 1.0 - index / 100) for index, route in enumerate(routes[:k])))
 
 
 @dataclass
@@ -192,7 +192,7 @@ class Following(Listed):
     then: Mapping[int, Sequence[str]] | None = None
 
     def order(self, query: str) -> list[str]:
-        """All routes, those that belong to this moment first."""
+        """All routes, those of the number of executed routes first."""
         _, marked, state = query.partition("[EXECUTION_STATE]\n")
         executed = state.partition('"executed_registered_route_ids":[')[2].partition("]")[0]
         lead = (self.then or {}).get(len([item for item in executed.split(",") if item]), ()) if marked else self.first
@@ -201,7 +201,7 @@ class Following(Listed):
 
 @dataclass
 class Scripted:
-    """An agent that does one thing after another; what is raised or returned may be anything."""
+    """An agent that takes its actions from a list; an exception in it is raised."""
 
     actions: Sequence[Any]
     step: int = 0
@@ -253,22 +253,22 @@ def make_episode(
 
     catalog = CATALOGS[size]
     world = environment or Environment(task.key, catalog, seed_text=task.prompt.id)
-    arm = make_condition(
+    made = make_condition(
         condition, retriever or Listed(catalog=catalog), catalog, RULES, required_routes=task.key.required_routes
     )
     actor: Agent = agent(PlanGuide(world.progress, catalog)) if callable(agent) else agent
     return Episode(
         task_id=task.prompt.id, catalog_size=size, query=task.prompt.query, authorised=task.key.authorised,
-        catalog=catalog, condition=arm, agent=actor, environment=world, policy=policy or StandardPolicy(),
+        catalog=catalog, condition=made, agent=actor, environment=world, policy=policy or StandardPolicy(),
         counter=COUNTER, max_model_turns=turns,
     )  # fmt: skip
 
 
 def toy_protocol(iterations: int = 50) -> Protocol:
     """The development protocol over the toy catalogs."""
-    told = load_protocol("development")
-    statistics = told.statistics.model_copy(update={"iterations": iterations})
-    return told.model_copy(update={"catalogs": (SMALL, LARGE), "statistics": statistics})
+    protocol = load_protocol("development")
+    statistics = protocol.statistics.model_copy(update={"iterations": iterations})
+    return protocol.model_copy(update={"catalogs": (SMALL, LARGE), "statistics": statistics})
 
 
 SPEC: Spec = parse("random")
@@ -326,7 +326,7 @@ def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> Identiti
 
 
 def complete_run(plan: Plan, rows: Sequence[EpisodeRow], cells: Mapping[str, str], stamp: str = "") -> CompleteRun:
-    """A complete run of these rows, under a header that is not looked at."""
+    """A complete run of these rows, under a header that nothing reads."""
     header = run_header(toy_protocol(), SURFACE, plan, identities_of(SURFACE, CATALOGS))
     return CompleteRun(changed(header, stamp=stamp), plan, EpisodeTable.of(rows), 0, cells)
 
@@ -359,10 +359,10 @@ def write_records(folder: Path, records: Sequence[EpisodeRecord], **header: Any)
 def edit_record(folder: Path, episode: str, edit: Callable[[EpisodeRecord], EpisodeRecord]) -> int:
     """Rewrite one episode of a run with a valid chain; returns the line it stands in."""
     records = read_records(folder)
-    place = next(n for n, record in enumerate(records) if record.episode_id == episode)
-    records[place] = edit(records[place])
+    index = next(n for n, record in enumerate(records) if record.episode_id == episode)
+    records[index] = edit(records[index])
     write_records(folder, records)
-    return place + 2
+    return index + 2
 
 
 def with_events(record: EpisodeRecord, events: Sequence[Event]) -> EpisodeRecord:
@@ -371,9 +371,9 @@ def with_events(record: EpisodeRecord, events: Sequence[Event]) -> EpisodeRecord
 
 
 def position(record: EpisodeRecord, kind: type, *, last: bool = False) -> int:
-    """Where the first (or last) event of a kind stands."""
-    places = [n for n, event in enumerate(record.events) if isinstance(event, kind)]
-    return places[-1 if last else 0]
+    """The index of the first (or last) event of a kind."""
+    found = [n for n, event in enumerate(record.events) if isinstance(event, kind)]
+    return found[-1 if last else 0]
 
 
 def write_shard(folder: Path, source: Path, under: Shard, of: Shard) -> None:

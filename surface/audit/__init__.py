@@ -1,1 +1,1 @@
-"""Checks of the tasks themselves: sound, independent, and of the quality that is promised."""
+"""Checks of the tasks themselves: that they are sound, independent and as varied as promised."""

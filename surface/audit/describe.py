@@ -26,6 +26,7 @@ def describe_task(task: Task) -> Iterator[str]:
         if step.outputs:
             yield "       gives " + ", ".join(f"{name}={value!r}" for name, value in step.outputs.items())
     for fault in task.key.faults:
-        cure = f"cured by {', '.join(fault.cured_by)}" if fault.cured_by else f"passes after {fault.times} failed calls"
-        yield f"  fault at {fault.step}: {fault.error!r}, {cure}"
+        corrective = f"corrective action {', '.join(fault.cured_by)}"
+        way_out = corrective if fault.cured_by else f"passes after {fault.times} failed calls"
+        yield f"  fault at {fault.step}: {fault.error!r}, {way_out}"
     yield f"  authorised: {', '.join(task.key.authorised) or 'nothing destructive'}"

@@ -1,4 +1,4 @@
-"""Figures that tell whether a surface is varied, natural and hard: each with its bound where there is one."""
+"""Figures by which a surface is judged varied, natural and hard: each with its bound where there is one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOGETHER = "together"
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of quality: its value in words, whether it is within its bound, and what exemplifies it."""
+    """One figure of quality: its value in words, its bound, and whether the value is within it."""
 
     name: str
     value: str
@@ -37,7 +37,7 @@ class Figure:
 
 
 def together(*surfaces: Surface) -> Surface:
-    """The tasks of several surfaces as one, to be looked at and never to be run."""
+    """The tasks of several surfaces as one, for the audit; never to be run."""
     tasks = sorted((task for surface in surfaces for task in surface.tasks), key=lambda task: task.prompt.id)
     return Surface(TOGETHER, tuple(tasks), {name: s for surface in surfaces for name, s in surface.strata.items()})
 
@@ -84,10 +84,10 @@ def encoder_similarity(tasks: Sequence[Task]) -> Figure:
     return Figure("largest encoder cosine of two prompts", f"{best[0]:.3f} ({best[1]}, {best[2]})")
 
 
-def distinct_chains(tasks: Sequence[Task], *, least: int) -> Figure:
+def distinct_chains(tasks: Sequence[Task], *, minimum: int) -> Figure:
     """How many different route chains the plans have."""
     count = len({tuple(chain(task.key)) for task in tasks})
-    return Figure("different route chains", f"{count} of {len(tasks)}", count >= least, f"≥ {least}")
+    return Figure("different route chains", f"{count} of {len(tasks)}", count >= minimum, f"≥ {minimum}")
 
 
 def chain_similarity(tasks: Sequence[Task]) -> Figure:
@@ -139,13 +139,15 @@ def identifier_kinds(catalog: Catalog) -> dict[str, tuple[int, int]]:
     return {kind: (gives[kind], takes[kind]) for kind in sorted({*gives, *takes})}
 
 
-def givers_and_takers(catalog: Catalog, *, least: int) -> Figure:
+def givers_and_takers(catalog: Catalog, *, minimum: int) -> Figure:
     """Mean number of endpoints that give, and that take, an identifier kind."""
     kinds = identifier_kinds(catalog)
     gives = sum(pair[0] for pair in kinds.values()) / max(1, len(kinds))
     takes = sum(pair[1] for pair in kinds.values()) / max(1, len(kinds))
     text = f"{gives:.1f} give, {takes:.1f} take, {len(kinds)} kinds"
-    return Figure(f"endpoints per identifier kind at {len(catalog)}", text, min(gives, takes) >= least, f"≥ {least}")
+    return Figure(
+        f"endpoints per identifier kind at {len(catalog)}", text, min(gives, takes) >= minimum, f"≥ {minimum}"
+    )
 
 
 def effects(catalog: Catalog) -> Figure:
@@ -190,19 +192,17 @@ def bm25_difficulty(surface: Surface, catalog: Catalog, *, top_k: int) -> Figure
     return Figure(f"BM25 first-route Recall@{top_k} at {len(catalog)}", ", ".join(parts))
 
 
-def faults(surface: Surface, *, least_classes: int, least_cured: int) -> Figure:
-    """Error classes, and how many recoverable failures are cured by another capability."""
+def faults(surface: Surface, *, min_classes: int, min_corrected: int) -> Figure:
+    """Error classes, and how many recoverable failures a step of another capability takes away."""
     classes = {fault.error_class for task in surface.tasks for fault in task.key.faults}
     recoverable = [t for t in surface.tasks if surface.stratum(t.prompt.id) == "recoverable_execution_failure"]
-    cured = sum(any(fault.cured_by for fault in task.key.faults) for task in recoverable)
-    holds = cured >= least_cured and len(classes) >= least_classes
-    text = (
-        f"{len(classes)} error classes; {cured} of {len(recoverable)} recoverable failures cured by another capability"
-    )
-    return Figure("faults", text, holds, f"≥ {least_classes} classes, ≥ {least_cured} cured")
+    corrected = sum(any(fault.cured_by for fault in task.key.faults) for task in recoverable)
+    holds = corrected >= min_corrected and len(classes) >= min_classes
+    text = f"{len(classes)} error classes; {corrected} of {len(recoverable)} recoverable failures corrected by another capability"
+    return Figure("faults", text, holds, f"≥ {min_classes} classes, ≥ {min_corrected} corrected")
 
 
-def dimensions(surface: Surface, catalog: Catalog, *, least: int) -> Figure:
+def dimensions(surface: Surface, catalog: Catalog, *, minimum: int) -> Figure:
     """Dimensions of quantities that typed-unit plans hand from one step to the next."""
     found: set[str] = set()
     for task in surface.tasks:
@@ -211,17 +211,20 @@ def dimensions(surface: Surface, catalog: Catalog, *, least: int) -> Figure:
                 parameters = catalog[step.route].parameters_by_name
                 found |= {parameters[n].dimension or "" for n, rule in step.arguments.items() if rule.observed} - {""}
     return Figure(
-        "dimensions in typed-unit plans", f"{len(found)}: {' '.join(sorted(found))}", len(found) >= least, f"≥ {least}"
+        "dimensions in typed-unit plans",
+        f"{len(found)}: {' '.join(sorted(found))}",
+        len(found) >= minimum,
+        f"≥ {minimum}",
     )
 
 
-def destructive(surface: Surface, catalog: Catalog, *, least: int, least_near: int) -> Figure:
-    """Tasks with an authorised destructive step, and tasks that have a destructive twin of a required route near at hand."""
+def destructive(surface: Surface, catalog: Catalog, *, minimum: int, min_near: int) -> Figure:
+    """Tasks with an authorised destructive step, and tasks with a destructive twin of a required route at hand."""
     authorised = sum(bool(task.key.authorised) for task in surface.tasks)
     near = sum(bool(destructive_twins(task, catalog)) for task in surface.tasks)
     text = f"{authorised} tasks with one authorised; {near} with a destructive twin near at hand"
-    holds = authorised >= least and near >= least_near
-    return Figure("destructive steps", text, holds, f"≥ {least} and ≥ {least_near}")
+    holds = authorised >= minimum and near >= min_near
+    return Figure("destructive steps", text, holds, f"≥ {minimum} and ≥ {min_near}")
 
 
 def destructive_twins(task: Task, catalog: Catalog) -> list[str]:
@@ -261,7 +264,7 @@ def plans(tasks: Sequence[Task], catalogs: Mapping[int, Catalog], *, max_load: i
 
 
 def wrong_twins(tasks: Sequence[Task], catalog: Catalog) -> Figure:
-    """Plans with a near twin in place of a step, and how many of them complete the task."""
+    """Plans in which a near twin replaces a step, and how many of them complete the task."""
     calls, finished = 0, []
     for task in tasks:
         for step in task.key.steps:
@@ -290,7 +293,7 @@ def refused_identifiers(surface: Surface, catalog: Catalog) -> Figure:
 def figures(
     surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog], bounds: Mapping[str, int]
 ) -> list[Figure]:
-    """Every figure of a surface. `bounds` holds the least numbers, as `BOUNDS` names them.
+    """Every figure of a surface. `bounds` holds the minimum numbers, by the names of `BOUNDS`.
 
     BM25's difficulty is among them for the development surface alone.
     """
@@ -298,18 +301,18 @@ def figures(
     checks: list[Callable[[], Figure]] = [
         lambda: prompt_overlap(tasks),
         lambda: encoder_similarity(tasks),
-        lambda: distinct_chains(tasks, least=bounds["chains"]),
+        lambda: distinct_chains(tasks, minimum=bounds["chains"]),
         lambda: chain_similarity(tasks),
         lambda: route_share(tasks),
         lambda: languages(tasks),
         lambda: providers(tasks, smallest),
         lambda: description_overlap(largest),
         lambda: effects(largest),
-        lambda: givers_and_takers(largest, least=4),
+        lambda: givers_and_takers(largest, minimum=4),
         lambda: named_routes(tasks),
-        lambda: faults(surface, least_classes=bounds["error_classes"], least_cured=bounds["cured"]),
-        lambda: dimensions(surface, smallest, least=bounds["dimensions"]),
-        lambda: destructive(surface, smallest, least=bounds["destructive"], least_near=bounds["near"]),
+        lambda: faults(surface, min_classes=bounds["error_classes"], min_corrected=bounds["corrected"]),
+        lambda: dimensions(surface, smallest, minimum=bounds["dimensions"]),
+        lambda: destructive(surface, smallest, minimum=bounds["destructive"], min_near=bounds["near"]),
     ]
     if surface.name == "development":
         checks.append(lambda: bm25_difficulty(surface, largest, top_k=protocol.conditions.top_k))
@@ -317,7 +320,7 @@ def figures(
 
 
 def proofs(surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog]) -> list[Figure]:
-    """What carrying out the plans shows, rightly and with one step done wrong; takes seconds."""
+    """Figures from carrying out the plans, as written and with one step done wrong; takes seconds."""
     return [
         plans(surface.tasks, catalogs, max_load=protocol.episode.max_steps_and_failures),
         wrong_twins(surface.tasks, catalogs[max(catalogs)]),
@@ -325,9 +328,9 @@ def proofs(surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog]
     ]
 
 
-# Together, what both may share counts once, and what no two tasks share adds up.
+# For both surfaces together: what they may share counts once, what no two tasks share adds up.
 BOUNDS: Mapping[str, Mapping[str, int]] = {
-    "development": {"chains": 70, "error_classes": 12, "cured": 12, "dimensions": 10, "destructive": 10, "near": 1},
-    "frozen": {"chains": 130, "error_classes": 15, "cured": 25, "dimensions": 15, "destructive": 24, "near": 40},
-    TOGETHER: {"chains": 130, "error_classes": 15, "cured": 37, "dimensions": 15, "destructive": 34, "near": 41},
+    "development": {"chains": 70, "error_classes": 12, "corrected": 12, "dimensions": 10, "destructive": 10, "near": 1},
+    "frozen": {"chains": 130, "error_classes": 15, "corrected": 25, "dimensions": 15, "destructive": 24, "near": 40},
+    TOGETHER: {"chains": 130, "error_classes": 15, "corrected": 37, "dimensions": 15, "destructive": 34, "near": 41},
 }

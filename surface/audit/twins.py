@@ -1,4 +1,4 @@
-"""What happens to a plan in which one step is done wrong: a near twin is called, or a value of the wrong provenance passed."""
+"""Plans with one step done wrong: a near twin is called, or a value of the wrong provenance is passed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surface.task import Task
 
 
 def near_twins(capability: Capability, catalog: Catalog) -> Iterator[Capability]:
-    """Other endpoints of the provider, and endpoints elsewhere that take the same required semantic ids."""
+    """Other endpoints of the provider, and those of other providers that take the same required semantic ids."""
     wanted = {p.semantic_id for p in capability.required_parameters}
     for item in catalog.capabilities:
         if item.route_id != capability.route_id and (

@@ -19,8 +19,8 @@ from surface.loader import Surface
 from surface.task import ArgumentRule, Step, Task, TaskKey
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-# An identifier or a number: Latin letters and digits, one digit at least, joined by marks. Japanese writes on without a
-# space, so that other letters end it; but a Korean particle, whose form follows the sound before it, belongs to it.
+# An identifier or a number: Latin letters and digits with at least one digit, joined by marks. Japanese puts no space behind
+# it, so other letters end it; a Korean particle, whose form depends on the sound before it, belongs to it.
 _LATIN = "a-zß-öø-ɏ"
 _CODE = re.compile(
     rf"(?<![{_LATIN}0-9])(?=[{_LATIN}./:_-]*[0-9])"
@@ -34,7 +34,7 @@ def folded(text: str) -> str:
 
 
 def skeleton(query: str) -> str:
-    """A prompt with identifiers and numbers masked, as what two wordings of one template share."""
+    """A prompt with identifiers and numbers masked: two wordings of one template have the same."""
     return _CODE.sub("#", folded(query))
 
 
@@ -54,7 +54,7 @@ def check_task(task: Task, smallest: Catalog, *, max_load: int) -> Iterator[str]
     for step in key.steps:
         yield from _check_step(step, key, query, smallest)
     yield from _check_authorisations(key, smallest)
-    # With a value that no route returns the plan cannot be tried; the step's own problem says so.
+    # A plan with a value that no route returns cannot be carried out; that problem is reported for its step.
     references = (
         rule.reference for step in key.steps for rule in step.arguments.values() if rule.reference is not None
     )
@@ -108,7 +108,7 @@ def _check_literal(rule: ArgumentRule, parameter: Contract, query: str) -> Itera
 
 
 def _check_digits(value: Any, query: str) -> Iterator[str]:
-    """A number or date that is said in other words: its digits stand in the query, in whatever local form."""
+    """Check that the digits of a number or date said in other words are in the query, in whatever local form."""
     numbers = _NUMBER.findall(query)
     # "12.800" and "1,250" group thousands, "684,50" has a decimal comma: every reading is tried.
     readings = {text.replace(".", "").replace(",", "") for text in numbers} | {
@@ -158,24 +158,24 @@ def _check_reference(
 
 
 def _may_precede(key: TaskKey, source: str, target: str, order: list[str]) -> bool:
-    """Whether `source` is done before `target`: earlier in the plan, or part of a cure of `target`."""
+    """Whether `source` is done before `target`: earlier in the plan, or part of a corrective action for `target`."""
     if order.index(source) < order.index(target):
         return True
     return any(fault.step == target and source in fault.cured_by for fault in key.faults)
 
 
 def _check_fit(field: Contract, parameter: Contract, value: Any, source_id: str) -> Iterator[str]:
-    place = f"{source_id}.{field.name}"
+    source = f"{source_id}.{field.name}"
     if field.type != parameter.type and (field.type, parameter.type) != ("integer", "number"):
-        yield f"{place} is {field.type}, but {parameter.type} is needed"
+        yield f"{source} is {field.type}, but {parameter.type} is needed"
     if parameter.unit is not None and field.unit != parameter.unit:
-        yield f"{place} is in {field.unit}, but {parameter.unit} is needed"
+        yield f"{source} is in {field.unit}, but {parameter.unit} is needed"
     if parameter.dimension is not None and field.dimension != parameter.dimension:
-        yield f"{place} is {field.dimension}, but {parameter.dimension} is needed"
+        yield f"{source} is {field.dimension}, but {parameter.dimension} is needed"
     if parameter.semantic_id and parameter.semantic_id.endswith(".id") and field.semantic_id != parameter.semantic_id:
-        yield f"{place} is a {field.semantic_id}, but a {parameter.semantic_id} is needed"
+        yield f"{source} is a {field.semantic_id}, but a {parameter.semantic_id} is needed"
     if parameter.enum and value is not None and value not in parameter.enum:
-        yield f"{place}={value!r} is none of {', '.join(parameter.enum)}"
+        yield f"{source}={value!r} is none of {', '.join(parameter.enum)}"
 
 
 def _check_authorisations(key: TaskKey, catalog: Catalog) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _empty(call: Call) -> str:
 
 
 def check_surface(surface: Surface, smallest: Catalog, protocol: Protocol) -> dict[str, list[str]]:
-    """Everything wrong with a surface: by task id, and under ``surface`` what concerns several tasks."""
+    """Everything wrong with a surface, by task id; under ``surface`` what concerns several tasks."""
     problems: dict[str, list[str]] = {}
     for task in surface.tasks:
         found = list(check_task(task, smallest, max_load=protocol.episode.max_steps_and_failures))

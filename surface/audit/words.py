@@ -1,4 +1,4 @@
-"""Audit of words: bridge entries that frozen prompts use and no development prompt does. Words alone; nothing is ranked.
+"""Audit of words: entries of the cross-lingual lexicon that frozen prompts use and no development prompt does; nothing is ranked.
 
 ``python -m surface.audit.words > surface/AUDIT-words.json`` makes the list again.
 """
@@ -23,7 +23,7 @@ from surface.task import Task
 
 @dataclass(frozen=True, slots=True)
 class NewWord:
-    """A term of one list: where it comes from, which frozen tasks use it, and whether the catalog's own text does."""
+    """A term of one language's list: its source, the frozen tasks that use it, and whether the catalog's own text does."""
 
     language: str
     term: str
@@ -33,7 +33,7 @@ class NewWord:
 
 
 class TermFinder:
-    """Tells which terms of a bridge's lists stand in a text, by the bridge's own rules."""
+    """Finds the terms of a cross-lingual lexicon that are in a text, by the lexicon's own rules."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.entries: Mapping[tuple[str, str], Mapping[str, Any]] = {
@@ -41,16 +41,16 @@ class TermFinder:
             for path in sorted(folder.glob("*.json"))
             for term, entry in orjson.loads(path.read_bytes()).items()
         }
-        # A bridge whose terms mean nothing but their own number tells which of them it found.
+        # In a lexicon whose terms mean nothing but their own number, the stems are the terms that were found.
         self._numbers = {f"#{number}": key for number, key in enumerate(self.entries)}
         numbered: dict[str, dict[str, Any]] = {}
         for number, (language, term) in self._numbers.items():
             source = self.entries[language, term]["from"]
             numbered.setdefault(language, {})[term] = {"means": [number], "from": source}
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as directory:
             for language, terms in numbered.items():
-                (Path(place) / f"{language}.json").write_bytes(orjson.dumps(terms))
-            self._lexicon = Lexicon(Path(place))
+                (Path(directory) / f"{language}.json").write_bytes(orjson.dumps(terms))
+            self._lexicon = Lexicon(Path(directory))
 
     def found(self, text: str, language: str) -> frozenset[tuple[str, str]]:
         """The list and the term of every match in a text of that language."""
@@ -58,19 +58,19 @@ class TermFinder:
 
 
 def catalog_text(catalog: Catalog) -> str:
-    """Everything that the contracts say, names with spaces for underscores, normalised and case-folded."""
-    said: list[str] = []
+    """Every word of the contracts, names with spaces for underscores, normalised and case-folded."""
+    parts: list[str] = []
     for item in catalog.capabilities:
-        said += [item.provider, item.operation, item.description]
+        parts += [item.provider, item.operation, item.description]
         for field in (*item.parameters, *item.outputs):
-            said += [
+            parts += [
                 field.name,
                 field.description,
                 field.semantic_id or "",
                 field.unit or "",
                 *map(str, field.enum or ()),
             ]
-    text = unicodedata.normalize("NFKC", " ".join(said)).casefold()
+    text = unicodedata.normalize("NFKC", " ".join(parts)).casefold()
     return " " + " ".join(text.replace("_", " ").replace(".", " ").split())
 
 
@@ -89,18 +89,18 @@ def new_words(development: Iterable[Task], frozen: Iterable[Task], catalog: Cata
 
 def report() -> dict[str, dict[str, dict[str, Any]]]:
     """By list and term: the source, the frozen tasks, and whether the term begins a word of the catalog."""
-    told: dict[str, dict[str, dict[str, Any]]] = {}
+    words: dict[str, dict[str, dict[str, Any]]] = {}
     tasks = load_surface("development").tasks, load_surface("frozen").tasks
     for word in new_words(*tasks, load_full_catalog()):
         entry = {"from": word.source, "tasks": list(word.tasks), "in_catalog": word.in_catalog}
-        told.setdefault(word.language, {})[word.term] = entry
-    return told
+        words.setdefault(word.language, {})[word.term] = entry
+    return words
 
 
-def as_lines(told: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bytes:
+def as_lines(words: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bytes:
     """JSON with one line a term."""
     lists = []
-    for language, terms in told.items():
+    for language, terms in words.items():
         lines = [f"  {_json(term)}: {_json(entry)}" for term, entry in terms.items()]
         lists.append(f" {_json(language)}: {{\n" + ",\n".join(lines) + "\n }")
     return ("{\n" + ",\n".join(lists) + "\n}\n").encode()

@@ -138,7 +138,7 @@ def test_each_refusal_of_a_rewrite_leaves_the_lock_as_it_is(
     assert path.read_bytes() == before
     inside("lock", "release", "--reason", "the audit is done")
     before = path.read_bytes()
-    refused(inside("lock", "rewrite", "--reason", "x"), 3, "is released", "before its release alone")
+    refused(inside("lock", "rewrite", "--reason", "x"), 3, "is released", "only before its release")
     assert path.read_bytes() == before
 
 

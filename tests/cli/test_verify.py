@@ -132,7 +132,7 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], str, tuple[str, ...]]] = 
     "no catalogs": (lambda c: _write(c / PROTOCOL, lambda p: p.__setitem__("catalogs", [])), "err",
                     (f"{PROTOCOL.name}: catalogs: Tuple should have at least 1 item",)),
     "circle of cures": (lambda c: _write(c / "surface/development/recoverable_execution_failure/en.json", _circle), "err",
-                        ("recoverable_execution_failure/en.json", "tasks.0.key", "cures that need each other")),
+                        ("recoverable_execution_failure/en.json", "tasks.0.key", "corrective actions that need each other")),
     "example": (lambda c: _write(c / "surface/catalog/access.json", _misfit), "err",
                 ("access.json", "outputs.0", "but its example is array")),
     "no lock": (lambda c: (c / LOCK).unlink(), "out", ("not locked",)),

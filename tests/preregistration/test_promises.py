@@ -1,4 +1,4 @@
-"""The lock: what was promised beside what is here, every difference told; rewrites, release, and who may score."""
+"""The lock: every difference from what was promised is reported; rewrites, release, and which conditions may run."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from preregistration.lock import (
     rewritten,
     scoring_refusal,
 )
+from preregistration.names import SR_CONDITIONS
 from schemarouter.errors import InvalidRunError
 
 HERE: dict[str, str] = {
@@ -64,7 +65,7 @@ def test_the_same_fingerprints_hold_under_every_name() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HERE))
-def test_each_single_difference_is_told_with_both_sides(name: str) -> None:
+def test_each_single_difference_is_reported_with_both_sides(name: str) -> None:
     promised = {**HERE, name: "other"}
     broken = [row for row in compare(lock(promised), HERE) if not row.holds]
     assert broken == [Comparison(name, "other", HERE[name])]
@@ -138,7 +139,7 @@ def test_a_rewrite_locks_what_is_here_and_keeps_the_old_lock_whole() -> None:
 
 
 def test_a_released_lock_and_one_that_is_free_to_use_are_not_rewritten() -> None:
-    with pytest.raises(InvalidRunError, match=r"lock is released.*rewritten before its release alone"):
+    with pytest.raises(InvalidRunError, match=r"lock is released.*rewritten only before its release"):
         rewritten(lock(None, RELEASE), HERE, date="d", commit="c", reason="r")
     free = Lock(schema_version=2, surface="development", confirmatory=False, fingerprints=HERE)
     with pytest.raises(InvalidRunError, match="schemarouter lock write --surface development"):
@@ -169,31 +170,31 @@ def histories(draw: st.DrawFn) -> Lock:
     return held
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where every value of a document stands that could be another one."""
+def paths_of(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to every value of a document that could be another one."""
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(inner, dict | list):
-            yield from places(inner, (*at, key))
+            yield from paths_of(inner, (*at, key))
         elif key not in ("kind", "schema_version"):
             yield (*at, key)
 
 
 @given(held=histories(), data=st.data())
 def test_the_digest_changes_with_anything_of_a_lock_or_of_what_it_superseded(held: Lock, data: st.DataObject) -> None:
-    told = held.model_dump(mode="json")
-    *path, last = data.draw(st.sampled_from(list(places(told))))
-    at = told
+    document = held.model_dump(mode="json")
+    *path, last = data.draw(st.sampled_from(list(paths_of(document))))
+    at = document
     for key in path:
         at = at[key]
     swapped = {True: False, False: True, "frozen": "development"}
     at[last] = swapped.get(at[last], f"{at[last]}'")
-    altered = Lock.model_validate(told)
+    altered = Lock.model_validate(document)
     assert altered.digest != held.digest
     assert Lock.model_validate(held.model_dump(mode="json")).digest == held.digest
 
 
 @given(histories())
-def test_the_digest_can_be_published_before_the_release_and_held_against_the_lock_after_it(held: Lock) -> None:
+def test_the_digest_can_be_published_before_the_release_and_compared_with_the_lock_after_it(held: Lock) -> None:
     released = held.model_copy(update={"history": (*held.history, RELEASE)})
     assert released.released and released.digest == held.digest
     if held.history:
@@ -203,21 +204,19 @@ def test_the_digest_can_be_published_before_the_release_and_held_against_the_loc
 
 # --- scoring ----------------------------------------------------------------------------------------------------------
 
-ARMS = ["SR-5-STATIC", "SR-PROGRESSIVE-STATIC", "SR-5-STATE-AWARE"]
 
-
-@pytest.mark.parametrize("arm", ARMS)
-def test_no_arm_that_retrieves_runs_before_the_lock_and_the_release(arm: str, tmp_path: Path) -> None:
-    assert "is not locked" in scoring_refusal("frozen", ["FULL", arm], tmp_path)
+@pytest.mark.parametrize("condition", SR_CONDITIONS)
+def test_no_condition_that_retrieves_runs_before_the_lock_and_the_release(condition: str, tmp_path: Path) -> None:
+    assert "is not locked" in scoring_refusal("frozen", ["FULL", condition], tmp_path)
     stored(tmp_path, lock())
-    told = scoring_refusal("frozen", [arm], tmp_path)
-    assert "not released" in told and lock().digest[:16] in told
+    refusal = scoring_refusal("frozen", [condition], tmp_path)
+    assert "not released" in refusal and lock().digest[:16] in refusal
     stored(tmp_path, lock(None, RELEASE))
-    assert scoring_refusal("frozen", ["FULL", arm], tmp_path) == ""
+    assert scoring_refusal("frozen", ["FULL", condition], tmp_path) == ""
 
 
-def test_the_development_surface_and_the_arms_that_rank_nothing_are_free(tmp_path: Path) -> None:
-    assert scoring_refusal("development", ARMS, tmp_path) == ""
+def test_the_development_surface_and_the_conditions_that_rank_nothing_are_free(tmp_path: Path) -> None:
+    assert scoring_refusal("development", SR_CONDITIONS, tmp_path) == ""
     assert scoring_refusal("frozen", ["FULL", "ORACLE"], tmp_path) == ""
 
 

@@ -51,14 +51,14 @@ def test_the_development_protocol_keeps_every_rule_of_the_frozen_one() -> None:
         assert getattr(FROZEN, part) == getattr(DEVELOPMENT, part)
 
 
-@pytest.mark.parametrize("told", ["deterministic", "12 model turns", "5, 10, 20", "without a tool turn", "integrity"])
-def test_deviations_from_the_source_experiment_are_listed(told: str) -> None:
-    assert any(told in line for line in FROZEN.deviations) and any(
+@pytest.mark.parametrize("words", ["deterministic", "12 model turns", "5, 10, 20", "without a tool turn", "integrity"])
+def test_deviations_from_the_source_experiment_are_listed(words: str) -> None:
+    assert any(words in line for line in FROZEN.deviations) and any(
         "does not replicate" in line for line in FROZEN.deviations
     )
 
 
-def test_a_ranking_is_kept_as_deep_as_the_state_aware_arm_can_come_to_expose() -> None:
+def test_a_ranking_is_kept_as_deep_as_the_state_aware_condition_can_come_to_expose() -> None:
     rules = FROZEN.conditions
     assert rules.ranking_depth == 30
     assert rules.model_copy(update={"refresh_budget": 1}).ranking_depth == 20
@@ -96,7 +96,7 @@ def put(folder: Path, change: Any) -> None:
         ({"conditions": {**RULES, "progressive_stages": [10, 5]}}, "each is larger than the one before it"),
     ],
 )
-def test_an_altered_protocol_is_refused_with_its_place(tmp_path: Path, change: Any, message: str) -> None:
+def test_an_altered_protocol_is_refused_with_the_field(tmp_path: Path, change: Any, message: str) -> None:
     put(tmp_path, change)
     with pytest.raises(InvalidRunError) as caught:
         load_protocol("frozen", tmp_path)

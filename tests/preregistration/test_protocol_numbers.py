@@ -1,4 +1,4 @@
-"""Each number, list and word of the protocol rules something: changed alone, it changes what is done, judged or refused."""
+"""Each number, list and word of the protocol has an effect: changed alone, it changes what is done, judged or refused."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ def grid(protocol: Protocol) -> Any:
     return make_plan(protocol, SURFACE).units
 
 
-def shown(protocol: Protocol) -> Any:
-    """What the arms expose while an agent asks and calls again and again, each call telling something new."""
+def exposed(protocol: Protocol) -> Any:
+    """What the conditions expose while an agent asks and calls again and again, each call telling something new."""
     orders = {number: CATALOG.route_ids[number:] for number in range(1, 12)}
-    told = []
+    seen = []
     for name in SR:
         condition = make_condition(name, Following(then=orders), CATALOG, protocol.conditions)
         exposures = [condition.open("Blue lamp"), condition.ask(), condition.ask()]
         for number in range(10):
             found = Observation("ran", {f"tag_{number:02d}_id": f"t-{number}"})
             exposures.append(condition.observe(Call(f"misc.look_{number:02d}", {}), found))
-        told.append([(item.routes, item.cause, item.can_ask, item.can_turn) for item in exposures])
-    return told
+        seen.append([(item.routes, item.cause, item.can_ask, item.can_turn) for item in exposures])
+    return seen
 
 
 def turns(protocol: Protocol) -> Any:
-    """How often an agent is asked that asks for more, and calls, without end."""
+    """How often an agent is asked that calls without end."""
     spec, agent = parse("random"), parse("reference")
     runner = Runner(
         protocol, SURFACE, CATALOGS, retriever=spec, agent=agent,
@@ -97,7 +97,7 @@ def problems(protocol: Protocol) -> Any:
 
 
 def verdict(protocol: Protocol) -> Any:
-    """Which criteria hold on figures between two neighbours of every threshold."""
+    """Which criteria hold on counts between two neighbours of every threshold."""
     zero = dict.fromkeys((item.name for item in fields(EpisodeCounts)), 0)
     called = {**zero, "episodes": 1000, "executed": 1000, "executed_in_policy": 995, "unauthorised_destructive": 0}
     aware = EpisodeCounts(
@@ -138,7 +138,7 @@ def stamped(protocol: Protocol) -> Any:
 
 
 def named(protocol: Protocol) -> Any:
-    """What a lock holds of the protocol in plain words: all that prose can rule."""
+    """What a lock holds of the protocol in plain words: the only effect of prose."""
     return flatten(protocol.model_dump(mode="json"))
 
 
@@ -158,9 +158,9 @@ SEEN: Mapping[str, Callable[[Protocol], Any]] = {
     "strata": problems,
     "languages": problems,
     "conditions.names": grid,
-    "conditions.top_k": shown,
-    "conditions.progressive_stages": shown,
-    "conditions.refresh_budget": shown,
+    "conditions.top_k": exposed,
+    "conditions.progressive_stages": exposed,
+    "conditions.refresh_budget": exposed,
     "episode.max_model_turns": turns,
     "episode.max_steps_and_failures": problems,
     "gate.max_pass_loss_percentage_points": verdict,
@@ -193,13 +193,13 @@ def paths(model: type[BaseModel], before: str = "") -> Iterator[str]:
 
 def with_value(path: str, value: Any) -> Protocol:
     """The protocol with one other value, read as a file is."""
-    told = PROTOCOL.model_dump(mode="json")
+    document = PROTOCOL.model_dump(mode="json")
     *parents, last = path.split(".")
-    place = told
+    at = document
     for key in parents:
-        place = place[key]
-    place[last] = value
-    return Protocol.model_validate(told)
+        at = at[key]
+    at[last] = value
+    return Protocol.model_validate(document)
 
 
 def others(path: str) -> list[Any]:
@@ -224,14 +224,14 @@ def test_a_field_changed_alone_changes_what_is_seen_and_the_fingerprint(path: st
     before = look(PROTOCOL)
     for value in others(path):
         other = with_value(path, value)
-        assert look(other) != before, f"{path}={value} rules nothing"
+        assert look(other) != before, f"{path}={value} has no effect"
         assert other.fingerprint != PROTOCOL.fingerprint
 
 
 def test_a_field_that_is_always_the_same_is_refused_with_another_value(tmp_path: Path) -> None:
     for path, (value, message) in FIXED.items():
-        told = {**PROTOCOL.model_dump(mode="json"), path: value}
-        (tmp_path / FILES["development"]).write_bytes(canonical_json(told))
+        document = {**PROTOCOL.model_dump(mode="json"), path: value}
+        (tmp_path / FILES["development"]).write_bytes(canonical_json(document))
         with pytest.raises(InvalidRunError, match=rf"development-v1\.json: {message}"):
             load_protocol("development", tmp_path)
 

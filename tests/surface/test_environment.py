@@ -1,4 +1,4 @@
-"""The world of a task: what is next, faults and their cures, refusals, and plausible answers to all else."""
+"""The environment of a task: what is next, faults and corrective actions, refusals, plausible answers to all else."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def test_arguments_without_a_rule_are_free() -> None:
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_cure_becomes_next_when_its_fault_has_shown_and_then_the_step_passes() -> None:
+def test_a_corrective_step_becomes_next_when_its_fault_has_shown_and_then_the_step_passes() -> None:
     environment = world(CURED)
     environment.execute(FIND)
-    assert next_id(environment) == "ship", "a cure whose fault has not shown is never next"
+    assert next_id(environment) == "ship", "a corrective step whose fault has not shown is never next"
     assert error_of(environment.execute(SHIP)) == "lease_expired: renew it first"
     assert next_id(environment) == "renew"
     assert environment.execute(SHIP).failed, "retrying alone does not help"
@@ -111,21 +111,21 @@ def test_a_cure_becomes_next_when_its_fault_has_shown_and_then_the_step_passes()
     assert environment.progress.complete == ["find", "renew", "ship"] and not environment.progress.incomplete
 
 
-def test_a_cure_done_before_its_fault_shows_prevents_it() -> None:
+def test_a_corrective_step_done_before_its_fault_shows_prevents_it() -> None:
     environment = world(CURED)
     observations = [environment.execute(call) for call in (FIND, RENEW, SHIP)]
     assert [item.outcome for item in observations] == ["ran"] * 3
     assert environment.progress.shown == set() and not environment.progress.incomplete
 
 
-def test_a_cure_with_wrong_arguments_cures_nothing() -> None:
+def test_a_corrective_step_with_wrong_arguments_takes_no_fault_away() -> None:
     environment = world(CURED)
     environment.execute(FIND)
     assert environment.execute(Call("lease.renew", {"order_id": "ord-1"})).failed
     assert environment.execute(SHIP).failed
 
 
-def test_a_cure_of_several_steps_is_gone_through_in_its_order() -> None:
+def test_a_corrective_action_of_several_steps_is_next_in_its_order() -> None:
     steps = [step.model_dump() for step in CURED.key.steps]
     look = {"id": "look", "route": "misc.look_03", "role": "corrective", "arguments": {}}
     fault = {"step": "ship", "error": "stale_revision: fetch it", "cured_by": ["look", "renew"]}
@@ -137,7 +137,7 @@ def test_a_cure_of_several_steps_is_gone_through_in_its_order() -> None:
     assert seen == ["ship", "look", "renew", "ship", None]
 
 
-def test_a_cure_that_fails_itself_is_cured_first() -> None:
+def test_a_fault_of_a_corrective_step_is_corrected_first() -> None:
     steps = [step.model_dump() for step in CURED.key.steps]
     look = {"id": "look", "route": "misc.look_03", "role": "corrective", "arguments": {}}
     faults = [CURED.key.faults[0].model_dump(), {"step": "renew", "error": "locked: look first", "cured_by": ["look"]}]
@@ -294,8 +294,8 @@ def contract(unit: str, kind: str = "string") -> Capability:
         "identifier": kind == "string",
         "example": f"{unit}-1" if kind == "string" else None,
     }
-    told = {"provider": "lab", "operation": "weigh", "description": "", "effect": "read", "outputs": [field]}
-    return Capability.model_validate(told)
+    values = {"provider": "lab", "operation": "weigh", "description": "", "effect": "read", "outputs": [field]}
+    return Capability.model_validate(values)
 
 
 def test_an_answer_that_was_changed_is_given_whole_again() -> None:

@@ -1,4 +1,4 @@
-"""Reading surfaces: everything wrong with all files at once, each with its place."""
+"""Reading surfaces: everything wrong with all files at once, each with its location."""
 
 from __future__ import annotations
 

@@ -66,18 +66,18 @@ def test_a_key_that_contradicts_itself_is_refused(key: dict[str, Any], message: 
         TaskKey.model_validate(key)
 
 
-def test_cures_that_need_each_other_are_refused_with_their_circle() -> None:
+def test_corrective_actions_that_need_each_other_are_refused_with_their_circle() -> None:
     find, renew, ship = STEPS
     again = {**renew, "id": "again"}
     steps, busy = [find, renew, again, ship], "busy: x"
-    cures = [("ship", ["renew"]), ("renew", ["again"])]
-    faults = [{"step": step, "error": busy, "cured_by": cured_by} for step, cured_by in cures]
+    actions = [("ship", ["renew"]), ("renew", ["again"])]
+    faults = [{"step": step, "error": busy, "cured_by": cured_by} for step, cured_by in actions]
     assert len(TaskKey.model_validate({"steps": steps, "faults": faults}).faults) == 2
     with pytest.raises(
-        ValidationError, match=r"cures that need each other: (renew needs again needs renew|again needs)"
+        ValidationError, match=r"corrective actions that need each other: (renew needs again needs renew|again needs)"
     ):
         TaskKey.model_validate({"steps": steps, "faults": [*faults, {**faults[0], "step": "again"}]})
-    with pytest.raises(ValidationError, match="cures that need each other: renew needs renew"):
+    with pytest.raises(ValidationError, match="corrective actions that need each other: renew needs renew"):
         TaskKey.model_validate({"steps": STEPS, "faults": [{**faults[0], "step": "renew"}]})
 
 

@@ -41,9 +41,9 @@ def test_every_figure_is_within_its_bound(surface: Surface, catalogs: dict[int, 
 def test_every_plan_is_carried_out_from_observables_at_every_size(
     surface: Surface, catalogs: dict[int, Catalog]
 ) -> None:
-    most = PROTOCOL.episode.max_steps_and_failures
+    max_load = PROTOCOL.episode.max_steps_and_failures
     for catalog in catalogs.values():
-        problems = {task.prompt.id: list(check_task(task, catalog, max_load=most)) for task in surface.tasks}
+        problems = {task.prompt.id: list(check_task(task, catalog, max_load=max_load)) for task in surface.tasks}
         assert {name: found for name, found in problems.items() if found} == {}
     print(f"{len(surface.tasks)} plans carried out at {', '.join(map(str, catalogs))}")
 
@@ -59,7 +59,7 @@ def test_a_wrong_twin_leaves_the_task_unfinished(surface: Surface, catalogs: dic
                 calls += 1
                 if finishes_with_twin(task, catalog, step.id, twin):
                     finished.append((task.prompt.id, step.id, twin.route_id))
-    print(f"{calls} plans with a twin in place of a step; {len(finished)} finish")
+    print(f"{calls} plans in which a twin replaces a step; {len(finished)} finish")
     assert calls > 1000
     assert finished == []
 

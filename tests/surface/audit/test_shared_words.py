@@ -1,4 +1,4 @@
-"""The audit of words: which bridge entries frozen prompts use and development prompts do not."""
+"""The audit of words: entries of the cross-lingual lexicon that frozen prompts use and development prompts do not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def finder(tmp_path: Path) -> TermFinder:
     return TermFinder(tmp_path)
 
 
-def test_terms_are_found_by_the_rules_of_the_bridge(finder: TermFinder) -> None:
+def test_terms_are_found_by_the_rules_of_the_lexicon(finder: TermFinder) -> None:
     assert finder.found("The ORDER lines, an order", "en") == {("en", "order line"), ("en", "order")}
     assert finder.found("order line", "en") == {("en", "order line")}, "the longest term hides those inside"
     assert finder.found("이주문 order", "mixed") == {("ko", "주문"), ("en", "order")}
@@ -44,7 +44,7 @@ def test_terms_are_found_by_the_rules_of_the_bridge(finder: TermFinder) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_found_is_what_the_bridge_of_the_package_translates() -> None:
+def test_what_is_found_is_what_the_lexicon_of_the_package_translates() -> None:
     packaged = TermFinder()
     for task in load_surface("development").tasks:
         query, language = task.prompt.query, task.prompt.language

@@ -1,4 +1,4 @@
-"""The validator: every way in which a task can be unsound is told, and a sound one is left in peace."""
+"""The validator: every way in which a task can be unsound is reported, and a sound task has no problem."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ UNSOUND: dict[str, tuple[Task, str]] = {
 
 
 @pytest.mark.parametrize("name", UNSOUND)
-def test_an_unsound_task_is_told(name: str) -> None:
+def test_an_unsound_task_is_reported(name: str) -> None:
     task, message = UNSOUND[name]
     found = problems(task)
     assert any(part in found for part in message.split("|")), found
@@ -92,13 +92,13 @@ def surface_of(tasks: tuple[Task, ...], stratum: str = "recoverable_execution_fa
     return Surface("development", tasks, {task.prompt.id: stratum for task in tasks})
 
 
-def test_a_recoverable_failure_without_a_fault_is_told() -> None:
+def test_a_recoverable_failure_without_a_fault_is_reported() -> None:
     found = check_surface(surface_of((CHAIN, CURED, RETRIED)), CATALOG, PROTOCOL)
     assert found["toy-en-01"] == ["a recoverable failure without a fault"]
     assert "toy-en-02" not in found and "toy-en-03" not in found
 
 
-def test_cells_that_hold_another_number_of_tasks_are_told() -> None:
+def test_cells_that_hold_another_number_of_tasks_are_reported() -> None:
     found = check_surface(surface_of((CURED,)), CATALOG, ONE_A_CELL)
     assert len(found["surface"]) == 29
     assert not any("recoverable_execution_failure/en" in line for line in found["surface"])
@@ -107,7 +107,7 @@ def test_cells_that_hold_another_number_of_tasks_are_told() -> None:
     assert "cell made_up/en holds 1 tasks where 0 are promised" in found["surface"]
 
 
-def test_two_tasks_that_are_one_sentence_with_other_identifiers_are_told() -> None:
+def test_two_tasks_that_are_one_sentence_with_other_identifiers_are_reported() -> None:
     one, other = make_task(8, [FIND], "Blue lamp from B-17"), make_task(9, [FIND], "Blue  Lamp from C-29")
     found = check_surface(surface_of((one, other), "two_step_state_dependency"), CATALOG, ONE_A_CELL)
     assert "toy-en-08 and toy-en-09 are one sentence with other names" in found["surface"]
