@@ -32,8 +32,8 @@ class Exposure:
     can_turn: bool = False
 
 
-def shown(routes: Iterable[str]) -> tuple[str, ...]:
-    """Routes in the order in which tools are shown: by id, so that the order tells nothing."""
+def display_order(routes: Iterable[str]) -> tuple[str, ...]:
+    """Routes in the order in which tools are shown, each once: by id, so that the order gives away no rank."""
     return tuple(sorted(set(routes)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from preregistration.names import PROGRESSIVE
 from schemarouter.retrieval.base import Ranking
 from schemarouter.state import ExecutionState
@@ -21,7 +21,7 @@ class Progressive(Condition):
     def _at_stage(self, ranking: Ranking, cause: str) -> Exposure:
         size = self.rules.progressive_stages[self._stage]
         more = self._stage + 1 < len(self.rules.progressive_stages) and len(ranking.ids) > size
-        routes = shown(ranking.ids[:size])
+        routes = display_order(ranking.ids[:size])
         return Exposure(routes, ranking, "open" if cause == "open" else "widen", can_ask=more, can_turn=more)
 
     def _widened(self) -> Exposure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from preregistration.names import STATIC
 
 
@@ -13,4 +13,4 @@ class Static(Condition):
 
     def _first(self, query: str) -> Exposure:
         ranking = self.opening_ranking(query)
-        return Exposure(shown(ranking.ids[: self.rules.top_k]), ranking, "open")
+        return Exposure(display_order(ranking.ids[: self.rules.top_k]), ranking, "open")

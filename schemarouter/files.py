@@ -47,38 +47,40 @@ def explain(error: ValidationError) -> list[str]:
 
 
 def read_model(
-    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, place: str = "", between: str = "; "
+    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, location: str = "", between: str = "; "
 ) -> _Model:
-    """Read a JSON file into a model. Raises `failure` with the place and, `between` them, everything wrong with the file."""
-    where = place or path.name
+    """Read a JSON file into a model. Raises `failure` with the location and, `between` them, everything wrong with the file."""
+    location = location or path.name
     try:
-        return model.model_validate(read_json(path, failure, where))
+        return model.model_validate(read_json(path, failure, location))
     except ValidationError as error:
-        raise failure(f"{where}: " + between.join(explain(error))) from None
+        raise failure(f"{location}: " + between.join(explain(error))) from None
 
 
-def read_json(path: Path, failure: type[SchemaRouterError], where: str) -> Any:
-    """Read a JSON file. Raises `failure`, saying `where`, for one that cannot be read or is no JSON."""
+def read_json(path: Path, failure: type[SchemaRouterError], location: str) -> Any:
+    """Read a JSON file. Raises `failure`, saying `location`, for one that cannot be read or is no JSON."""
     try:
         return orjson.loads(path.read_bytes())
     except OSError as error:
-        raise failure(f"{where}: cannot be read ({error.strerror}).") from None
+        raise failure(f"{location}: cannot be read ({error.strerror}).") from None
     except orjson.JSONDecodeError as error:
-        raise failure(f"{where}: half-written or not JSON ({error}).") from None
+        raise failure(f"{location}: half-written or not JSON ({error}).") from None
 
 
-def parse_document(value: Any, model: type[_Model], place: str, what: str, version: int = 1) -> _Model:
+def parse_document(value: Any, model: type[_Model], location: str, what: str, version: int = 1) -> _Model:
     """Read a document of a run from JSON values.
 
-    Raises InvalidRunError, saying `place` and `what` it is not, for a newer version than `version` and for anything wrong.
+    Raises InvalidRunError, saying `location` and `what` it is not, for a newer version than `version` and for anything wrong.
     """
     given = value.get("schema_version") if isinstance(value, Mapping) else None
     if isinstance(given, int) and not 1 <= given <= version:
-        raise InvalidRunError(f"{place}: schema_version {given}; this program reads up to {version}, and none below 1.")
+        raise InvalidRunError(
+            f"{location}: schema_version {given}; this program reads up to {version}, and none below 1."
+        )
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise InvalidRunError(f"{place}: no {what} ({'; '.join(explain(error)[:5])}).") from None
+        raise InvalidRunError(f"{location}: no {what} ({'; '.join(explain(error)[:5])}).") from None
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:

@@ -211,17 +211,17 @@ def split_envelope(data: bytes) -> RecordEnvelope | None:
     return RecordEnvelope(task.decode(), int(catalog), condition.decode(), int(repeat), int(attempt), events)
 
 
-def decode(data: bytes | Mapping[str, Any], place: str) -> EpisodeRecord:
-    """Read a record. Raises InvalidRunError naming `place` and everything wrong there; a newer version is refused by name."""
+def decode(data: bytes | Mapping[str, Any], location: str) -> EpisodeRecord:
+    """Read a record. Raises InvalidRunError naming `location` and everything wrong there; a newer version is refused by name."""
     try:
         raw = orjson.loads(data) if isinstance(data, bytes) else data
         version = raw.get("schema_version") if isinstance(raw, Mapping) else None
         if isinstance(version, int) and not 1 <= version <= SCHEMA_VERSION:
             raise InvalidRunError(
-                f"{place}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
+                f"{location}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
             )
         return _ADAPTER.validate_python(raw)
     except orjson.JSONDecodeError as error:
-        raise InvalidRunError(f"{place}: not JSON ({error}).") from None
+        raise InvalidRunError(f"{location}: not JSON ({error}).") from None
     except ValidationError as error:
-        raise InvalidRunError(f"{place}: " + "; ".join(explain(error)[:3])) from None
+        raise InvalidRunError(f"{location}: " + "; ".join(explain(error)[:3])) from None

@@ -108,7 +108,7 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
             continue
         for task in cell.tasks:
             if task.prompt.id in strata:
-                problems.append(f"{_place(path)}: task id {task.prompt.id!r} stands in another file already.")
+                problems.append(f"{_location(path)}: task id {task.prompt.id!r} stands in another file already.")
             strata[task.prompt.id] = cell.stratum
             tasks.append(task)
     if problems:
@@ -133,18 +133,18 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
 
 
-def _place(path: Path) -> str:
+def _location(path: Path) -> str:
     return f"{path.parent.name}/{path.name}"
 
 
 def _load_cell(path: Path, protocol: Protocol) -> CellFile:
-    place = _place(path)
-    cell = read_model(path, CellFile, SurfaceError, place=place, between=f"\n{place}: ")
+    location = _location(path)
+    cell = read_model(path, CellFile, SurfaceError, location=location, between=f"\n{location}: ")
     for kind, given, allowed in (
         ("stratum", cell.stratum, protocol.strata), ("language", cell.language, protocol.languages),
     ):  # fmt: skip
         if given not in allowed:
-            raise SurfaceError(f"{place}: {unknown(kind, given, allowed)}")
+            raise SurfaceError(f"{location}: {unknown(kind, given, allowed)}")
     if (cell.stratum, cell.language) != (path.parent.name, path.stem):
-        raise SurfaceError(f"{place}: holds the cell {cell.stratum}/{cell.language}.")
+        raise SurfaceError(f"{location}: holds the cell {cell.stratum}/{cell.language}.")
     return cell

@@ -151,21 +151,23 @@ def make_plan(
     return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
 
 
-def plan_of(document: PlanDocument, place: str) -> Plan:
-    """The plan that a header holds. Raises InvalidRunError, saying `place`, when it does not add up."""
+def plan_of(document: PlanDocument, location: str) -> Plan:
+    """The plan that a header holds. Raises InvalidRunError, saying `location`, when it does not add up."""
     plan = Plan(document.tasks, document.catalogs, document.conditions, document.limit, document.repeats)
     for part in (plan.tasks, plan.catalogs, plan.conditions):
         twice = [str(name) for name, count in Counter(part).items() if count > 1]
         if twice:
-            raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
+            raise InvalidRunError(f"{location}: the plan lists {', '.join(twice[:3])} twice.")
     if not 1 <= plan.repeats <= _MAX_REPEATS:
-        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there are 1 to {_MAX_REPEATS}.")
+        raise InvalidRunError(f"{location}: the plan has {plan.repeats} repeats; there are 1 to {_MAX_REPEATS}.")
     if plan.limit is not None and not 1 <= plan.limit < plan.whole:
-        raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
+        raise InvalidRunError(
+            f"{location}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes."
+        )
     stated, actual = (document.episodes, document.fingerprint), (len(plan.units), plan.fingerprint)
     if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
         raise InvalidRunError(
-            f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
+            f"{location}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
         )
     return plan
 

@@ -126,9 +126,9 @@ def check_shard(path: Path, shard: Shard, run: RunHeader, plan: Plan) -> None:
         record, name = line.record, line.record.episode_id
         index = plan.index(Unit(record.task, record.catalog, record.condition, record.repeat))
         if index is None or index % shard.count != shard.index - 1:
-            raise InvalidRunError(f"{path.parent / line.place}: episode {name} does not belong into this shard.")
+            raise InvalidRunError(f"{path.parent / line.location}: episode {name} does not belong into this shard.")
         if name in finished:
-            raise InvalidRunError(f"{path.parent / line.place}: episode {name} was completed before.")
+            raise InvalidRunError(f"{path.parent / line.location}: episode {name} was completed before.")
         if not record.infrastructure:
             finished.add(name)
 

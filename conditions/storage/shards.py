@@ -82,11 +82,11 @@ class ShardLine:
     """One record of a shard, where it stands (lines counted from 1), and the chain digest up to it."""
 
     record: EpisodeRecord
-    place: str
+    location: str
     chain: str
 
 
-def _place(name: str, number: int) -> str:
+def _location(name: str, number: int) -> str:
     return f"{name}, line {number}"
 
 
@@ -101,7 +101,7 @@ def split_line(line: bytes, name: str, number: int) -> tuple[str, bytes]:
     Raises InvalidRunError, naming the file and the line's number, for anything else.
     """
     if not (line.startswith(_HEAD) and line.startswith(_MIDDLE, _CHAIN.stop) and line.endswith(_TAIL)):
-        raise InvalidRunError(f"{_place(name, number)}: no record line.")
+        raise InvalidRunError(f"{_location(name, number)}: no record line.")
     return line[_CHAIN].decode("ascii", "replace"), line[_RECORD]
 
 
@@ -119,31 +119,33 @@ class RawLine(NamedTuple):
     chain: str
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it stands, in words."""
-        return _place(self.name, self.number)
+        return _location(self.name, self.number)
 
     def record(self) -> EpisodeRecord:
         """The record. Raises InvalidRunError for bytes that are not those that this program writes of it.
 
         They could hold a key twice.
         """
-        told = decode(self.data, self.place)
+        told = decode(self.data, self.location)
         try:
             canonical = encode(told) == self.data
         except orjson.JSONEncodeError as error:
-            raise InvalidRunError(f"{self.place}: no record that this program could have written ({error}).") from None
+            raise InvalidRunError(
+                f"{self.location}: no record that this program could have written ({error})."
+            ) from None
         if not canonical:
             raise InvalidRunError(
-                f"{self.place}: the record is no canonical JSON (sorted keys, each once, no white space)."
+                f"{self.location}: the record is no canonical JSON (sorted keys, each once, no white space)."
             )
         return told
 
 
 def read_shard(path: Path) -> Iterator[ShardHeader | ShardLine]:
-    """Yield the header, then every record with its place. Raises InvalidRunError at the first line that is not right."""
+    """Yield the header, then every record with its location. Raises InvalidRunError at the first line that is not right."""
     for line in read_lines(path):
-        yield ShardLine(line.record(), line.place, line.chain) if isinstance(line, RawLine) else line
+        yield ShardLine(line.record(), line.location, line.chain) if isinstance(line, RawLine) else line
 
 
 def read_lines(path: Path) -> Iterator[ShardHeader | RawLine]:
@@ -154,39 +156,39 @@ def read_lines(path: Path) -> Iterator[ShardHeader | RawLine]:
     try:
         with path.open("rb") as file:
             first = file.readline()
-            place = _place(path.name, 1)
+            location = _location(path.name, 1)
             if not first.endswith(b"\n"):
-                raise InvalidRunError(f"{place}: the header is torn.")
-            yield _header(first, path.name, place)
+                raise InvalidRunError(f"{location}: the header is torn.")
+            yield _header(first, path.name, location)
             chain = sha256_hex(first[:-1])
             name = path.name
             for number, line in enumerate(file, start=2):
                 if not line.endswith(b"\n"):
                     raise InvalidRunError(
-                        f"{_place(name, number)}: torn; run the same command again to go on from here."
+                        f"{_location(name, number)}: torn; run the same command again to go on from here."
                     )
                 stored, record = split_line(line, name, number)
                 chain = next_chain(chain, record)
                 if chain != stored:
                     raise InvalidRunError(
-                        f"{_place(name, number)}: the digest chain is broken; this line or one before it was altered."
+                        f"{_location(name, number)}: the digest chain is broken; this line or one before it was altered."
                     )
                 yield RawLine(record, name, number, chain)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
-def _header(line: bytes, name: str, place: str) -> ShardHeader:
+def _header(line: bytes, name: str, location: str) -> ShardHeader:
     try:
         value = orjson.loads(line)["header"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise InvalidRunError(f"{place}: no shard header.") from None
-    header = parse_document(value, ShardHeader, place, "shard header")
+        raise InvalidRunError(f"{location}: no shard header.") from None
+    header = parse_document(value, ShardHeader, location, "shard header")
     if not _names_shard(name, *header.shard):
-        raise InvalidRunError(f"{place}: the header is of shard {[*header.shard]}, which is not what {name} says.")
+        raise InvalidRunError(f"{location}: the header is of shard {[*header.shard]}, which is not what {name} says.")
     # By the bytes: a line could hold a key twice.
     if canonical_json({"header": header.as_json()}) != line[:-1]:
-        raise InvalidRunError(f"{place}: the header is no canonical JSON (sorted keys, each once, no white space).")
+        raise InvalidRunError(f"{location}: the header is no canonical JSON (sorted keys, each once, no white space).")
     return header
 
 
@@ -301,19 +303,19 @@ def count_episodes(folder: Path) -> ProgressCounts:
                         # It may be whole by now: reading on would take its other half for a line.
                         break
                     record = split_line(line, path.name, number)[1]
-                    if INFRASTRUCTURE_MARK in record and decode(record, _place(path.name, number)).infrastructure:
+                    if INFRASTRUCTURE_MARK in record and decode(record, _location(path.name, number)).infrastructure:
                         failed += 1
                     else:
-                        finished.add(_episode_of(record, _place(path.name, number)))
+                        finished.add(_episode_of(record, _location(path.name, number)))
         except OSError as error:
             raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
     return ProgressCounts(len(finished), failed)
 
 
-def _episode_of(record: bytes, place: str) -> str:
+def _episode_of(record: bytes, location: str) -> str:
     """The name of a record's episode, read without the rest of it being checked."""
     try:
         told = orjson.loads(record)
         return f"{told['task']}/{told['catalog']}/{told['condition']}#{told.get('repeat', 1)}"
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        raise InvalidRunError(f"{place}: no record.") from None
+        raise InvalidRunError(f"{location}: no record.") from None

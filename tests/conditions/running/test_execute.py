@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from conditions import registry as conditions
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from conditions.running.engines.base import InProcess
 from conditions.running.execute import InfrastructureError, execute, prepare
 from conditions.running.plan import WHOLE, Plan, make_plan
@@ -318,7 +318,7 @@ class FirstTwo(Condition):
 
     def _first(self, query: str) -> Exposure:
         ranking = self.opening_ranking(query)
-        return Exposure(shown(ranking.ids[:2]), ranking, "open")
+        return Exposure(display_order(ranking.ids[:2]), ranking, "open")
 
 
 def test_a_toy_condition_is_one_class_and_one_line_and_runs_to_its_aggregate(

@@ -66,7 +66,7 @@ def test_what_is_written_is_read_back_with_its_place(shard: Path) -> None:
     header, *lines = read_shard(shard)
     assert isinstance(header, ShardHeader) and header.identities == IDENTITIES and header.shard == (1, 1)
     assert records_of(shard) == RECORDS
-    places = [line.place for line in lines if isinstance(line, ShardLine)]
+    places = [line.location for line in lines if isinstance(line, ShardLine)]
     assert places == [f"{shard.name}, line {number}" for number in (2, 3, 4)]
 
 
