@@ -1,4 +1,4 @@
-"""SR-PROGRESSIVE-STATIC: the ranking for the query, frozen and widened."""
+"""SR-PROGRESSIVE-STATIC: one ranking for the query, of which more and more is shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemarouter.state import ExecutionState
 
 
 class Progressive(Condition):
-    """Widens by one stage after a failed turn or when the agent asks; never ranks anew."""
+    """Widens by one stage after a failed turn or when the agent asks; never ranks again."""
 
     name = PROGRESSIVE
 

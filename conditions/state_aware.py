@@ -10,7 +10,7 @@ from schemarouter.state import ExecutionState
 
 
 class StateAware(Condition):
-    """Refreshes at most once a turn; a turn that left the state's bytes as they were, or ended the task, spends nothing."""
+    """Refreshes at most once a turn; a turn that leaves the state unchanged or ends the task spends no refresh."""
 
     name = STATE_AWARE
 

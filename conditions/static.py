@@ -7,7 +7,7 @@ from preregistration.names import STATIC
 
 
 class Static(Condition):
-    """One look at the query decides for the whole episode."""
+    """Shows the Top-5 for the query throughout the episode."""
 
     name = STATIC
 

@@ -189,7 +189,9 @@ def test_an_infrastructure_failure_stays_on_record_stops_the_run_and_is_run_agai
 
     folder, runner = tmp_path / "run", toy_runner(agent=agent)
     for _ in range(2):
-        with pytest.raises(InfrastructureError, match=r"toy-en-01/12/SR-5-STATE-AWARE: the machine failed .*no memory"):
+        with pytest.raises(
+            InfrastructureError, match=r"toy-en-01/12/SR-5-STATE-AWARE: infrastructure failure .*no memory"
+        ):
             toy_run(folder, runner)
     world = toy_run(folder, runner)
     attempts = [r.attempt for r in read_records(folder) if r.episode_id == "toy-en-01/12/SR-5-STATE-AWARE"]

@@ -221,7 +221,7 @@ def test_the_half_of_a_line_that_a_full_disk_took_is_taken_back(
                 log.append(line)
                 took += len(line)
                 continue
-            with pytest.raises(InvalidRunError, match=r"\(No space left on device\); what was done is kept"):
+            with pytest.raises(InvalidRunError, match=r"\(No space left on device\); finished work is kept"):
                 log.append(line)
             break
         assert path.read_bytes() == whole[:took]

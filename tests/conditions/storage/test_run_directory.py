@@ -185,7 +185,7 @@ def test_a_run_json_that_is_missing_or_half_written_is_refused(
 def test_a_line_that_is_no_record_line_is_refused_with_its_place(shard: Path) -> None:
     with shard.open("ab") as file:
         file.write(b'{"record":{}}\n')
-    with pytest.raises(InvalidRunError, match="line 5: no record line"):
+    with pytest.raises(InvalidRunError, match="line 5: not a record line"):
         records_of(shard)
 
 
@@ -246,9 +246,9 @@ def test_a_record_that_is_written_otherwise_is_refused_though_the_chain_holds(na
     assert shard.read_bytes() == whole
     rewritten(shard, HEADER, ALSO[name])
     assert shard.read_bytes() != whole
-    with pytest.raises(InvalidRunError, match=r"line 2: the record is no canonical JSON"):
+    with pytest.raises(InvalidRunError, match=r"line 2: the record is not canonical JSON"):
         records_of(shard)
-    with pytest.raises(InvalidRunError, match=r"line 2: the record is no canonical JSON"):
+    with pytest.raises(InvalidRunError, match=r"line 2: the record is not canonical JSON"):
         ShardWriter(shard, HEADER)
 
 
@@ -266,9 +266,9 @@ HEADERS: dict[str, tuple[bytes, bytes, str]] = {
     "shard 0": (b"[1,1]", b"[0,1]", r"of shard \[0, 1\]"),
     "shard true": (b"[1,1]", b"[true,1]", r"shard\.0: Input should be a valid integer"),
     "three numbers": (b"[1,1]", b"[1,1,1]", "shard: Tuple should have at most 2 items"),
-    "white space": (b'"plan"', b' "plan"', "the header is no canonical JSON"),
-    "a key twice": (b'"plan"', b'"plan":{},"plan"', "the header is no canonical JSON"),
-    "a part beside it": (b'{"header":', b'{"a":1,"header":', "the header is no canonical JSON"),
+    "white space": (b'"plan"', b' "plan"', "the header is not canonical JSON"),
+    "a key twice": (b'"plan"', b'"plan":{},"plan"', "the header is not canonical JSON"),
+    "a part beside it": (b'{"header":', b'{"a":1,"header":', "the header is not canonical JSON"),
 }
 
 
@@ -283,7 +283,7 @@ def test_a_header_that_this_program_does_not_write_is_refused_though_the_chain_h
 @pytest.mark.parametrize("name", [(1, 2), (2, 2), (2, 1)])
 def test_a_shard_under_another_name_is_refused(name: tuple[int, int], shard: Path) -> None:
     other = shard.rename(shard.with_name(shard_name(Shard(*name))))
-    with pytest.raises(InvalidRunError, match=r"the header is of shard \[1, 1\], which is not what"):
+    with pytest.raises(InvalidRunError, match=r"the header is of shard \[1, 1\], but the file is named"):
         records_of(other)
 
 
@@ -391,5 +391,5 @@ def test_what_ends_a_run_is_told_and_not_that_the_shard_could_not_be_closed(
     path = tmp_path / shard_name(WHOLE)
     with pytest.raises(KeyError, match="first"), ShardWriter(path, HEADER):
         raise KeyError("first")
-    with pytest.raises(InvalidRunError, match="what was done is kept"), ShardWriter(path, HEADER):
+    with pytest.raises(InvalidRunError, match="finished work is kept"), ShardWriter(path, HEADER):
         pass

@@ -94,7 +94,7 @@ def test_who_is_patient_waits_for_the_first_to_end(
         without_flock(monkeypatch, number)
     with holder(tmp_path, number) as child:
         with pytest.raises(InvalidRunError, match="in use by process"):
-            hold_named(tmp_path, NAME, patience=0.1).__enter__()
+            hold_named(tmp_path, NAME, timeout=0.1).__enter__()
         waited: list[float] = []
 
         def ended_meanwhile(seconds: float) -> None:
@@ -102,7 +102,7 @@ def test_who_is_patient_waits_for_the_first_to_end(
             child.communicate()
 
         monkeypatch.setattr("time.sleep", ended_meanwhile)
-        with hold_named(tmp_path, NAME, patience=60):
+        with hold_named(tmp_path, NAME, timeout=60):
             assert len(waited) == 1
     assert [*tmp_path.iterdir()] == []
 
@@ -146,7 +146,7 @@ def test_a_lock_that_was_opened_before_it_was_taken_away_is_not_held(
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with hold_named(tmp_path, NAME, patience=60), pytest.raises(InvalidRunError, match=f"process {os.getpid()}"):
+    with hold_named(tmp_path, NAME, timeout=60), pytest.raises(InvalidRunError, match=f"process {os.getpid()}"):
         hold(tmp_path).__enter__()
 
 
@@ -173,7 +173,7 @@ def test_where_there_is_no_flock_a_living_process_holds_and_a_killed_one_does_no
             hold(tmp_path).__enter__()
         child.kill()
         child.wait()
-    with hold_named(tmp_path, NAME, patience=60):
+    with hold_named(tmp_path, NAME, timeout=60):
         assert f"process {os.getpid()} " in told(tmp_path)
     assert [*tmp_path.iterdir()] == []
 

@@ -262,7 +262,7 @@ def test_a_shard_that_another_process_changes_meanwhile_ends_the_run(
                 file.write(changed)
 
     header = run_header(toy_protocol(), SURFACE, PLAN, IDENTITIES)
-    with pytest.raises(InvalidRunError, match="another process wrote to it or cut it off meanwhile"):
+    with pytest.raises(InvalidRunError, match="another process wrote to it or truncated it meanwhile"):
         execute(tmp_path / "run", header, PLAN, InProcess(toy_runner()), progress)
 
 
@@ -306,7 +306,7 @@ def test_of_two_divisions_that_begin_at_once_one_is_refused(
                 fill(folder, 1, 3)
             with hold_named(folder, name, **options):
                 if began == 2:
-                    patch.setattr(executing, "_PATIENCE_SECONDS", 0.0)
+                    patch.setattr(executing, "_HEADER_LOCK_SECONDS", 0.0)
                     with pytest.raises(InvalidRunError, match="in use by") as refused:
                         fill(folder, 1, 3)
                     ended.append(str(refused.value))
@@ -351,14 +351,14 @@ def test_more_shards_than_the_system_allows_files_are_refused_before_anything_is
             return 40, 50
 
     monkeypatch.setattr("conditions.storage.merge.resource", Poor)
-    with pytest.raises(InvalidRunError, match=r"3 shards are held at once.*50 files open.*ulimit -Hn"):
+    with pytest.raises(InvalidRunError, match=r"3 shards are locked at once.*50 files only.*ulimit -Hn"):
         merge(parts, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
 def test_a_file_that_is_named_like_a_shard_and_is_none_is_refused(parts: list[Path], tmp_path: Path) -> None:
     (parts[0] / "episodes-1-of-3.jsonl").write_text("")
-    with pytest.raises(InvalidRunError, match=r"episodes-1-of-3\.jsonl: no name of a shard"):
+    with pytest.raises(InvalidRunError, match=r"episodes-1-of-3\.jsonl: not the name of a shard"):
         merge(parts, tmp_path / "merged")
 
 

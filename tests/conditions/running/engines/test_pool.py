@@ -152,7 +152,7 @@ def test_a_worker_that_dies_is_on_record_and_its_episodes_are_run_again(
 def test_an_episode_that_kills_every_worker_ends_the_run_and_the_same_command_goes_on(
     tmp_path: Path, alone: Path
 ) -> None:
-    with pytest.raises(InfrastructureError, match=rf"{TASK}/12/FULL: the machine failed .*SIGKILL.*same command"):
+    with pytest.raises(InfrastructureError, match=rf"{TASK}/12/FULL: infrastructure failure .*SIGKILL.*same command"):
         fill(tmp_path / "run", Pool(Faulty("kill", str(tmp_path), 3), 2))
     assert sum(record.infrastructure for record in read_records(tmp_path / "run")) == 2
     folder = fill(tmp_path / "run", Pool(toy_runner, 2))
@@ -226,7 +226,7 @@ def test_workers_that_always_die_end_the_run_with_one_message_and_nothing_on_rec
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("conditions.running.engines.pool._MAX_BROKEN_POOLS", 1)
-    with pytest.raises(WorkersLostError, match=r"before they did anything, 2 times in a row.*same command") as told:
+    with pytest.raises(WorkersLostError, match=r"before they did any work, 2 times in a row.*same command") as told:
         fill(tmp_path / "run", Pool(partial(os._exit, 7), 1))
     assert told.value.exit_code == 3
     assert read_records(tmp_path / "run") == []
