@@ -74,15 +74,15 @@ DAMAGE: dict[str, tuple[Alter, tuple[str, ...]]] = {
     "identity added": (_identity("moon", "full"), ("identities.moon: Extra inputs",)),
     "shard missing": (lambda f: (f / SHARD_FILE).unlink(), ("no shard",)),
     "shard empty": (lambda f: (f / SHARD_FILE).write_bytes(b""), (f"{SHARD_FILE}, line 1", "torn")),
-    "shard foreign": (lambda f: (f / SHARD_FILE).write_bytes(b'{"a":1}\n'), (f"{SHARD_FILE}, line 1", "no shard header")),
+    "shard foreign": (lambda f: (f / SHARD_FILE).write_bytes(b'{"a":1}\n'), (f"{SHARD_FILE}, line 1", "not a shard header")),
     "shard binary": (lambda f: (f / SHARD_FILE).write_bytes(b"\x00\xff\n\n"), (f"{SHARD_FILE}, line 1",)),
     "shard a folder": (_folder_as(SHARD_FILE), ("cannot be read",)),
     "line lost": (_shard(lambda x: [*x[:3], *x[4:]]), ("line 4", "chain")),
     "line twice": (_shard(lambda x: [*x, x[-1]]), ("line 22", "chain")),
     "lines swapped": (_shard(lambda x: [x[0], x[2], x[1], *x[3:]]), ("line 2", "chain")),
-    "blank line": (_shard(lambda x: [*x[:5], b"\n", *x[5:]]), ("line 6", "no record line")),
+    "blank line": (_shard(lambda x: [*x[:5], b"\n", *x[5:]]), ("line 6", "not a record line")),
     "record altered": (_shard(lambda x: [*x[:2], x[2].replace(b'"attempt":1', b'"attempt":2'), *x[3:]]), ("line 3", "chain")),
-    "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 1", "no canonical JSON",)),
+    "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 1", "not canonical JSON",)),
     "header altered": (_shard(lambda x: [x[0].replace(b'"limit":20', b'"limit":21'), *x[1:]]), ("line",)),
     "shard copied": (
         lambda f: shutil.copy(f / SHARD_FILE, f / "episodes-00002-of-00002.jsonl"), ("divided in 2 ways at once", "00002.jsonl")

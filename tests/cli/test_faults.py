@@ -98,7 +98,7 @@ def test_ctrl_c_twice_ends_all_processes_and_the_run_goes_on(tmp_path: Path, man
         said = family.ended()
         assert family.left() == []
     assert family.child.returncode in (130, -signal.SIGINT)
-    assert said.splitlines()[-1] == "interrupted; what was done is kept." and "Traceback" not in said
+    assert said.splitlines()[-1] == "interrupted; finished work is kept." and "Traceback" not in said
     assert 12 <= counted(out) < 120
     assert goes_on(out, *MANY) == many
 
@@ -116,7 +116,7 @@ def test_an_interruption_while_workers_are_stopped_leaves_none(tmp_path: Path, m
     monkeypatch.setattr(pebble.ProcessPool, "stop", stopped)
     monkeypatch.setattr("conditions.running.engines.pool._PoolWorkers.wait", interrupted)
     told = inside("run", "--out", tmp_path / "out", *SMALL, *TWO)
-    assert (told.code, told.err) == (130, "interrupted; what was done is kept.\n")
+    assert (told.code, told.err) == (130, "interrupted; finished work is kept.\n")
     assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -149,7 +149,7 @@ def out_of_room(family: Family, name: str) -> None:
     """Assert that a child was refused room with one message."""
     said = family.ended()
     assert (family.child.returncode, said.count("error: "), "Traceback" in said) == (3, 1, False), said
-    assert said.startswith("error: ") and f"{name}: cannot be written (File too large); what was done is kept." in said
+    assert said.startswith("error: ") and f"{name}: cannot be written (File too large); finished work is kept." in said
     assert family.left() == []
 
 

@@ -45,7 +45,7 @@ def test_shards_made_apart_and_merged_are_the_run_of_one_process(tmp_path: Path,
         made = inside("run", "--out", folder, *GRID, *QUIET, "--shard", f"{index}/3")
         expected = len(range(index, 11, 3))
         assert (made.code, made.err) == (
-            0, f"{expected} episodes in {folder}. Next, with all shards here: schemarouter gate {folder}\n",
+            0, f"{expected} episodes in {folder}. Next, with all shards in it: schemarouter gate {folder}\n",
         )  # fmt: skip
         assert inside("status", folder).out == f"{expected}/10 episodes\n"
     merged = inside("merge", *reversed(apart), "--out", tmp_path / "merged")
@@ -88,11 +88,11 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "repeat of what repeats itself": (
         ("--repeat", "2"), ("--repeat 2", "reference(probe=true) takes no seed", "leave it out"),
     ),
-    "no seconds": (("--episode-seconds", "0"), ("--episode-seconds is more than 0", "0.0")),
-    "seconds nan": (("--episode-seconds", "nan"), ("--episode-seconds is more than 0", "nan")),
+    "no seconds": (("--episode-seconds", "0"), ("--episode-seconds must be more than 0", "0.0")),
+    "seconds nan": (("--episode-seconds", "nan"), ("--episode-seconds must be more than 0", "nan")),
     "seconds beyond timers": (("--episode-seconds", "1e300"), ("at most 1,000,000, got 1e+300",)),
-    "seconds inf": (("--episode-seconds", "inf"), ("--episode-seconds is more than 0", "inf")),
-    "no tokens": (("--max-tokens", "0"), ("--max-tokens is more than 0, got 0",)),
+    "seconds inf": (("--episode-seconds", "inf"), ("--episode-seconds must be more than 0", "inf")),
+    "no tokens": (("--max-tokens", "0"), ("--max-tokens must be more than 0, got 0",)),
     "cost without prices": (("--max-cost", "1"), ("--max-cost needs --prices",)),
     "address alone": (("--address", "127.0.0.1:1"), ("--address", "--engine ray")),
 }  # fmt: skip
@@ -163,7 +163,7 @@ def test_ray_that_is_not_installed_is_one_message_with_what_to_install(
 
 def stopped(out: Path, *options: object) -> int:
     """Assert that a run stopped at a limit, with one message; how many episodes it made."""
-    told = refused(inside("run", "--out", out, *GRID, *QUIET, *options), 3, "stopped at", "with a higher limit goes on")
+    told = refused(inside("run", "--out", out, *GRID, *QUIET, *options), 3, "stopped at", "with a higher limit resumes")
     found = re.search(r"(\d+) of 10 episodes done", told)
     assert found is not None
     finished = int(found[1])
@@ -191,7 +191,7 @@ def test_a_run_stops_at_its_cost_and_a_higher_limit_goes_on_to_the_same_end(tmp_
     first = stopped(out, "--max-cost", "0.000001", "--prices", table)
     assert first == 1
     refused(
-        inside("run", "--out", out, *GRID, *QUIET, "--prices", table), 2, "--prices is for --max-cost, which is missing"
+        inside("run", "--out", out, *GRID, *QUIET, "--prices", table), 2, "--prices has no effect without --max-cost"
     )
     assert 1 < stopped(out, "--max-cost", "0.04", "--prices", table, "--workers", "1") < 10
     assert inside("run", "--out", out, *GRID, *QUIET, "--max-cost", "1000", "--prices", table).code == 0

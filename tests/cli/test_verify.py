@@ -51,7 +51,7 @@ def test_the_frozen_surface_cannot_be_locked_before_it_is_written(monkeypatch: p
     monkeypatch.setattr("surface.loader.load_surface", lambda name: Surface(name, (), {}))
     monkeypatch.setattr("preregistration.lock.read_lock", lambda name: None)
     monkeypatch.setattr("schemarouter.files.write_whole", lambda *_: pytest.fail("written"))
-    refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "not written")
+    refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "has no tasks yet")
 
 
 @pytest.mark.parametrize(
