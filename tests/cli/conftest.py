@@ -15,7 +15,7 @@ Copies = Callable[..., Path]
 
 @pytest.fixture(scope="package", autouse=True)
 def _no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs tell no commit and no dirty flag: somebody may be at work in the checkout while these tests run."""
+    """Runs record no commit and no dirty flag: somebody may be at work in the checkout while these tests run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("git") / "none"))
         patch.setenv("SCHEMAROUTER_CACHE", str(tmp_path_factory.mktemp("cache")))

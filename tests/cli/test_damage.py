@@ -99,8 +99,8 @@ def test_damage_is_refused_by_every_judge_with_what_is_wrong(name: str, copy: Co
     alter, words = DAMAGE[name]
     folder = copy()
     alter(folder)
-    told = {refused(inside(command, folder), 3, *words) for command in ("gate", "show")}
-    assert len(told) == 1
+    messages = {refused(inside(command, folder), 3, *words) for command in ("gate", "show")}
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_any_bytes_in_a_shard_are_refused(data: bytes, keep: int, small: Path, t
     _plain(inside("status", folder), 0, 2, 3)
 
 
-_PLACES: tuple[tuple[str, ...], ...] = (
+_KEYS: tuple[tuple[str, ...], ...] = (
     ("identities",), ("plan",), ("stamp",), ("surface",), ("schema_version",), ("provenance",),
     ("identities", "agent"), ("identities", "retriever"), ("identities", "catalogs"), ("identities", "statistics"),
     ("plan", "tasks"), ("plan", "catalogs"), ("plan", "conditions"), ("plan", "limit"), ("plan", "episodes"),
@@ -207,15 +207,15 @@ _PLACES: tuple[tuple[str, ...], ...] = (
 _VALUES: tuple[Any, ...] = ("x", None, [[{}]])
 
 
-@pytest.mark.parametrize("place", _PLACES, ids=".".join)
+@pytest.mark.parametrize("keys", _KEYS, ids=".".join)
 @pytest.mark.parametrize("value", _VALUES, ids=json.dumps)
-def test_any_value_anywhere_in_a_header_is_told_or_harmless(place: tuple[str, ...], value: Any, copy: Copies) -> None:
+def test_any_value_anywhere_in_a_header_is_refused_or_harmless(keys: tuple[str, ...], value: Any, copy: Copies) -> None:
     folder = copy()
     run = json.loads((folder / RUN_FILE).read_bytes())
     target = run
-    for name in place[:-1]:
+    for name in keys[:-1]:
         target = target[name]
-    target[place[-1]] = value
+    target[keys[-1]] = value
     (folder / RUN_FILE).write_text(json.dumps(run))
     for command in (("status", folder), ("aggregate", folder), ("run", "--out", folder, *SMALL)):
         _plain(inside(*command), 0, 2, 3)

@@ -1,4 +1,4 @@
-"""Ctrl-C keeps what was done; the same command goes on to the same result."""
+"""Ctrl-C keeps what was done; the same command resumes to the same result."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_an_interruption_says_that_what_was_done_is_kept(copy: Copies, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Runner, "run", interrupted)
-    told = inside("run", "--out", copy(lines=EPISODES - 1), *SMALL)
-    assert (told.code, told.stdout, told.err) == (130, b"", "interrupted; finished work is kept.\n")
+    result = inside("run", "--out", copy(lines=EPISODES - 1), *SMALL)
+    assert (result.code, result.stdout, result.err) == (130, b"", "interrupted; finished work is kept.\n")
 
 
 def test_a_failure_of_the_machine_is_exit_3_on_record_and_run_again(

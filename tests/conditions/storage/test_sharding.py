@@ -146,7 +146,7 @@ def rewrite(folder: Path, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("part", ["identities", "provenance", "plan"])
-def test_runs_that_differ_are_told_line_by_line(part: str, parts: list[Path], tmp_path: Path) -> None:
+def test_runs_that_differ_are_refused_line_by_line(part: str, parts: list[Path], tmp_path: Path) -> None:
     name = {"identities": "agent", "provenance": "commit", "plan": "fingerprint"}[part]
     rewrite(parts[1], **{part: changed(getattr(read_header(parts[1]), part), **{name: "other"})})
     with pytest.raises(
@@ -170,8 +170,8 @@ def _doubled(data: bytes) -> bytes:
 
 
 def _flipped(data: bytes) -> bytes:
-    place = data.rfind(b"completed")
-    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+    index = data.rfind(b"completed")
+    return data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]
 
 
 def _torn(data: bytes) -> bytes:
