@@ -86,7 +86,7 @@ def _episode_rows(
         {size: catalog},
         retriever=resolve(protocol.retriever),
         agent=agents.resolve(protocol.agent),
-        retrievers={size: OpeningRankings(retriever)},
+        built_retrievers={size: OpeningRankings(retriever)},
     )
     times: dict[str, list[float]] = {name: [] for name in names}
     with undisturbed():

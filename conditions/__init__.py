@@ -1,1 +1,1 @@
-"""What is shown: one file a condition, the episode loop, the grid and its run directory."""
+"""Conditions, one file each: which tools an agent is shown; and the running and storing of the grid of episodes."""

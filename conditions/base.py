@@ -1,4 +1,4 @@
-"""What a condition is: it decides what is shown, and nothing else."""
+"""The protocol of a condition: it decides which tools are shown, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ class ConditionError(SchemaRouterError):
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The tools shown, sorted by route id, and the ranking they came from (None for FULL and ORACLE).
+    """The tools shown to the agent.
 
-    `can_ask` and `can_turn` say whether asking for more, and whether another tool turn, can still change it.
+    Attributes:
+        routes: Route ids of the tools, sorted.
+        ranking: The ranking they came from; None for FULL and ORACLE.
+        cause: Why they are shown: ``open``, ``widen`` or ``refresh``.
+        can_ask: Whether asking for more tools can still change them.
+        can_turn: Whether another tool turn can still change them.
+
     """
 
     routes: tuple[str, ...]
@@ -32,13 +38,13 @@ class Exposure:
     can_turn: bool = False
 
 
-def shown(routes: Iterable[str]) -> tuple[str, ...]:
-    """Routes in the order in which tools are shown: by id, so that the order tells nothing."""
+def display_order(routes: Iterable[str]) -> tuple[str, ...]:
+    """Routes in the order in which tools are shown, each once: by id, so that the order gives away no rank."""
     return tuple(sorted(set(routes)))
 
 
 def _unregistered(route: str, catalog: Catalog) -> str:
-    """Say that a route cannot have run, and which one is meant: most often the name of its tool was given."""
+    """The message for a route that cannot have run, with the one probably meant: often a tool's name is given instead."""
     named = [item.route_id for item in catalog.capabilities if item.operation == route]
     likely = [meant for meant in (route_of(route), *named) if meant in catalog]
     near = f" Did you mean {likely[0]!r}?" if likely else closest(route, catalog.route_ids)
@@ -49,9 +55,16 @@ def _unregistered(route: str, catalog: Catalog) -> str:
 
 
 class Condition(ABC):
-    """One arm, for one episode at a time: `open`, then `observe` after every tool turn and `ask` when the agent asks.
+    """Decides which tools an agent is shown, one episode at a time.
 
-    It is handed a retriever, a catalog and the query; it follows what happens in an `ExecutionState` of its own.
+    Call `open` with the query, then `observe` after every tool turn and `ask` whenever the agent asks for more tools. A
+    condition keeps an `ExecutionState` of its own and sees nothing but the query, the calls and their observations.
+
+    Args:
+        retriever: Ranks the entries of `catalog`.
+        catalog: Contracts of the tools that can be shown.
+        rules: Numbers of the protocol: how many tools are shown, how often they are refreshed.
+
     """
 
     name: str
@@ -65,28 +78,57 @@ class Condition(ABC):
 
     @property
     def state(self) -> ExecutionState:
-        """The state as observed so far. Raises ConditionError before `open`."""
+        """The state as observed so far.
+
+        Raises:
+            ConditionError: Before `open`.
+
+        """
         if self._state is None:
             raise ConditionError("the condition has no episode yet; call open(query) first.")
         return self._state
 
     @property
     def exposure(self) -> Exposure:
-        """What is shown now. Raises ConditionError before `open`."""
+        """The tools shown now.
+
+        Raises:
+            ConditionError: Before `open`.
+
+        """
         if self._exposure is None:
             raise ConditionError("the condition has no episode yet; call open(query) first.")
         return self._exposure
 
     def open(self, query: str) -> Exposure:
-        """Begin an episode."""
+        """Begin an episode; one that was open before is forgotten.
+
+        Args:
+            query: What the user asks for.
+
+        Returns:
+            The tools to show first.
+
+        """
         self._state = ExecutionState.start(query)
         self._exposure = self._first(query)
         return self._exposure
 
     def observe(self, call: Call, observation: Observation, *, incomplete: bool = True) -> Exposure:
-        """Take in a finished tool turn; returns what is shown from now on.
+        """Take in a finished tool turn.
 
-        Raises ConditionError for a route that ran and is not registered; a failed call of one is lawful.
+        Args:
+            call: The call that the agent made; its route is the tool's id in the catalog.
+            observation: What came back of it.
+            incomplete: Whether anything of the task is still to be done.
+
+        Returns:
+            The tools to show from now on; the same object as before where nothing changes.
+
+        Raises:
+            ConditionError: Before `open`, and for a call that ran though its route is not registered; one that failed may
+                name any route.
+
         """
         before = self.state
         capability = self.catalog.get(call.route_id)
@@ -97,22 +139,38 @@ class Condition(ABC):
         return self._exposure
 
     def ask(self) -> Exposure:
-        """The agent asks for more tools; returns what is shown from now on."""
+        """Take in that the agent asks for more tools.
+
+        Returns:
+            The tools to show from now on; the same object as before where nothing changes.
+
+        Raises:
+            ConditionError: Before `open`.
+
+        """
         self._exposure = self._after_ask()
         return self._exposure
 
     @abstractmethod
     def _first(self, query: str) -> Exposure:
-        """What is shown at the start."""
+        """The tools shown at the start."""
 
     def _after_turn(self, before: ExecutionState, failed: bool) -> Exposure:
-        """What is shown after a tool turn: by default what was shown before."""
+        """The tools shown after a tool turn: by default those shown before."""
         return self.exposure
 
     def _after_ask(self) -> Exposure:
-        """What is shown after an ask: by default what was shown before."""
+        """The tools shown after an ask: by default those shown before."""
         return self.exposure
 
     def opening_ranking(self, query: str) -> Ranking:
-        """The ranking for the query alone, the same in every arm that retrieves."""
+        """Rank the catalog for the query alone, the same in every condition that retrieves.
+
+        Args:
+            query: What the user asks for.
+
+        Returns:
+            The first `rules.ranking_depth` entries, best first.
+
+        """
         return self.retriever.rank(query, k=self.rules.ranking_depth)

@@ -1,4 +1,4 @@
-"""How many refreshes are left."""
+"""The number of refreshes an episode has left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemarouter.errors import SchemaRouterError
 
 
 class BudgetError(SchemaRouterError):
-    """A refresh was asked for that is not there."""
+    """A refresh was spent that the budget does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class RefreshBudget:
             raise BudgetError(f"a refresh budget is a whole number from 0, got {self.left!r}.")
 
     def spend(self) -> RefreshBudget:
-        """One refresh less. Raises BudgetError when none is left."""
+        """The budget after one refresh. Raises BudgetError when none is left."""
         if self.left == 0:
             raise BudgetError("no refresh is left in this episode.")
         return RefreshBudget(self.left - 1)

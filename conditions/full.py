@@ -7,7 +7,7 @@ from preregistration.names import FULL
 
 
 class Full(Condition):
-    """Shows everything; no rank, no retrieval."""
+    """Shows every tool; nothing is ranked."""
 
     name = FULL
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from preregistration.names import ORACLE
 from preregistration.protocol import ConditionRules
 from schemarouter.catalog import Catalog
@@ -20,7 +20,7 @@ class Oracle(Condition):
         self, retriever: Retriever, catalog: Catalog, rules: ConditionRules, *, required_routes: Sequence[str]
     ) -> None:
         super().__init__(retriever, catalog, rules)
-        self._required = shown(required_routes)
+        self._required = display_order(required_routes)
 
     def _first(self, query: str) -> Exposure:
         return Exposure(self._required, None, "open")

@@ -1,15 +1,15 @@
-"""SR-PROGRESSIVE-STATIC: the ranking for the query, frozen and widened."""
+"""SR-PROGRESSIVE-STATIC: one ranking for the query, of which more and more is shown."""
 
 from __future__ import annotations
 
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from preregistration.names import PROGRESSIVE
 from schemarouter.retrieval.base import Ranking
 from schemarouter.state import ExecutionState
 
 
 class Progressive(Condition):
-    """Widens by one stage after a failed turn or when the agent asks; never ranks anew."""
+    """Widens by one stage after a failed turn or when the agent asks; never ranks again."""
 
     name = PROGRESSIVE
 
@@ -21,7 +21,7 @@ class Progressive(Condition):
     def _at_stage(self, ranking: Ranking, cause: str) -> Exposure:
         size = self.rules.progressive_stages[self._stage]
         more = self._stage + 1 < len(self.rules.progressive_stages) and len(ranking.ids) > size
-        routes = shown(ranking.ids[:size])
+        routes = display_order(ranking.ids[:size])
         return Exposure(routes, ranking, "open" if cause == "open" else "widen", can_ask=more, can_turn=more)
 
     def _widened(self) -> Exposure:

@@ -1,4 +1,4 @@
-"""Which conditions there are. A new one is a file and one line here."""
+"""The conditions by name. A new one is a file and one line here."""
 
 from __future__ import annotations
 
@@ -26,9 +26,30 @@ def make_condition(
     *,
     required_routes: Sequence[str] = (),
 ) -> Condition:
-    """A condition for one episode. `rules` are those of the preregistration unless given; ORACLE alone gets routes.
+    """Make a condition, for one episode at a time.
 
-    Raises UsageError for an unknown name, and for ORACLE without routes.
+    Args:
+        name: Name of the condition, such as ``SR-5-STATE-AWARE``; a key of `CONDITIONS`.
+        retriever: Ranks the entries of `catalog`.
+        catalog: Contracts of the tools that can be shown.
+        rules: Numbers of the protocol; those of the preregistration unless given.
+        required_routes: Route ids that the task requires; for ORACLE alone.
+
+    Returns:
+        The condition, before its first episode.
+
+    Raises:
+        UsageError: For an unknown name, and for ORACLE without routes.
+
+    Example:
+        >>> from schemarouter.catalog import from_openai_tools
+        >>> from schemarouter.retrieval.registry import build_retriever
+        >>> tools = [{"name": "find_order"}, {"name": "refund_order"}]
+        >>> catalog = from_openai_tools([{"type": "function", "function": tool} for tool in tools])
+        >>> condition = make_condition("SR-5-STATIC", build_retriever("bm25", catalog), catalog)
+        >>> condition.open("Refund the order").routes
+        ('tools.find_order', 'tools.refund_order')
+
     """
     if name not in CONDITIONS:
         raise UsageError(unknown("condition", name, CONDITIONS))
@@ -36,8 +57,8 @@ def make_condition(
     if name == Oracle.name:
         if not required_routes:
             raise UsageError(
-                "ORACLE shows the routes that a task requires, and none are given: pass required_routes=[…]; "
-                "where they are not known, take another condition."
+                "ORACLE shows the routes that a task requires, and none are given: pass required_routes=[…], "
+                "or take another condition where they are unknown."
             )
         return Oracle(retriever, catalog, numbers, required_routes=required_routes)
     return CONDITIONS[name](retriever, catalog, numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from conditions.budget import RefreshBudget
 from preregistration.names import STATE_AWARE
 from schemarouter.retrieval.base import Ranking
@@ -10,7 +10,7 @@ from schemarouter.state import ExecutionState
 
 
 class StateAware(Condition):
-    """Refreshes at most once a turn; a turn that left the state's bytes as they were, or ended the task, spends nothing."""
+    """Refreshes at most once a turn; a turn that leaves the state unchanged or ends the task spends no refresh."""
 
     name = STATE_AWARE
 
@@ -19,7 +19,7 @@ class StateAware(Condition):
         return self._of(self.opening_ranking(query), "open")
 
     def _of(self, ranking: Ranking, cause: str) -> Exposure:
-        routes = shown(ranking.ids[: self.rules.top_k])
+        routes = display_order(ranking.ids[: self.rules.top_k])
         can_turn = self.budget.left > 0
         return Exposure(routes, ranking, "open" if cause == "open" else "refresh", can_turn=can_turn)
 

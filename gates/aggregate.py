@@ -241,12 +241,12 @@ class _Collected:
 
         Raises InvalidRunError, saying where it stands, for what cannot have happened so.
         """
-        record, where = line.record(), line.place
+        record, where = line.record(), line.location
         catalog, task = self._reference.catalogs[record.catalog], self._reference.surface.by_id[record.task]
         protocol = self._reference.protocol
         timeline = Replay(record, task, catalog, protocol, self._counter, where).run()
         if timeline.exposures and record.condition in SR_CONDITIONS:
-            self._same_opening(line.place, record, timeline.exposures[0].ranking)
+            self._same_opening(line.location, record, timeline.exposures[0].ranking)
         if record.out_of_time and self._run.limits.episode_seconds is None:
             raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
         return None if record.infrastructure else measure(record, timeline, task.key, protocol.conditions)
@@ -261,22 +261,24 @@ class _Collected:
             unit, attempt, version = Unit(*envelope[:4]), envelope.attempt, RECORD_VERSION
         if version != self._run.schema_version:
             raise InvalidRunError(
-                f"{line.place}: a record of schema_version {version} in a run of {self._run.schema_version}."
+                f"{line.location}: a record of schema_version {version} in a run of {self._run.schema_version}."
             )
         index = self._plan.index(unit)
         if index is None:
-            raise InvalidRunError(f"{line.place}: episode {unit.episode_id} is not in the grid of this run.")
+            raise InvalidRunError(f"{line.location}: episode {unit.episode_id} is not in the grid of this run.")
         if index % shard.count != shard.index - 1:
             raise InvalidRunError(
-                f"{line.place}: episode {unit.episode_id} belongs to shard {index % shard.count + 1} of {shard.count}."
+                f"{line.location}: episode {unit.episode_id} belongs to shard {index % shard.count + 1} of {shard.count}."
             )
         if self.rows.has(index):
             raise InvalidRunError(
-                f"{line.place}: episode {unit.episode_id} was completed before; it stands there twice."
+                f"{line.location}: episode {unit.episode_id} was completed before; it stands there twice."
             )
         expected = self._lost[index] + 1 if self._lost else 1
         if attempt != expected:
-            raise InvalidRunError(f"{line.place}: attempt {attempt} of {unit.episode_id} where {expected} comes next.")
+            raise InvalidRunError(
+                f"{line.location}: attempt {attempt} of {unit.episode_id} where {expected} comes next."
+            )
         return index
 
     def _same_opening(self, place: str, record: EpisodeRecord, ranking: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from conditions.base import shown
+from conditions.base import display_order
 from conditions.full import Full
 from conditions.oracle import Oracle
 from conditions.progressive import Progressive
@@ -98,7 +98,7 @@ class ExposureChecker:
 
     def _fixed(self, event: Exposed) -> Iterator[str]:
         whole = self.name == Full.name
-        expected = self.catalog.route_ids if whole else shown(self.required)
+        expected = self.catalog.route_ids if whole else display_order(self.required)
         if self.routes != expected or event.ranking or event.cause != "open":
             yield f"{self.name} shows something else than {'the whole catalog' if whole else 'the required routes'}"
         yield from self._flags(event, can_ask=False, can_turn=False)
@@ -118,7 +118,7 @@ class ExposureChecker:
         if refreshed > rules.refresh_budget:
             yield f"{refreshed} refreshes where {rules.refresh_budget} are allowed"
         size = stages[widened] if progressive else rules.top_k
-        if event.routes != shown(event.ranking[:size]):
+        if event.routes != display_order(event.ranking[:size]):
             yield f"the routes shown are not the first {size} of the ranking"
         if event.cause not in ("open", self._due):
             yield UNDUE[event.cause]

@@ -42,7 +42,7 @@ def reproduce(folder: Path, reference: ReferenceData, progress: Callable[[int], 
             again = runner.run(unit, attempt=held.attempt)
             # By their bytes: to Python 1, 1.0 and true are one value.
             if encode(_comparable(again, held)) != encode(held):
-                raise InvalidRunError(f"{line.place}, {held.episode_id}: {_difference(held, again)}")
+                raise InvalidRunError(f"{line.location}, {held.episode_id}: {_difference(held, again)}")
             done += 1
             progress(done)
     return done

@@ -1,4 +1,4 @@
-"""Running the experiment from Python: a grid of episodes run, aggregated and judged.
+"""Running the experiment from Python: run, aggregate and judge a grid of episodes.
 
 The command line is a thin layer on these functions; a run made by either can be resumed and judged by the other.
 
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 Progress = Callable[[int, int], None]
-# Enough for days; the timers of a system take no more than some years.
+# Eleven days; system timers refuse values above some years.
 MAX_EPISODE_SECONDS = 1_000_000
 
 
@@ -83,7 +83,7 @@ class Run:
         return count_episodes(self.folder)
 
     def records(self) -> Iterator[EpisodeRecord]:
-        """Every attempt on record. Raises InvalidRunError unless the run is complete: no partial outcome is looked at."""
+        """Every recorded attempt. Raises InvalidRunError unless the run is complete: no partial outcome is shown."""
         finished, expected = self.progress().finished, len(self.plan.units)
         if finished < expected:
             raise InvalidRunError(f"{self.folder} is not complete: {finished} of {expected} episodes.")
@@ -125,32 +125,32 @@ def run_experiment(
         tasks: Ids of the tasks; all unless given.
         catalogs: Sizes of the catalogs; all unless given.
         conditions: Names of the conditions; all unless given.
-        limit: Only the first so many episodes of the grid.
-        repeats: How often the grid is run, for an agent that takes a seed.
-        catalog_view: What of the catalogs the retriever is built over: ``full`` or ``names-only``.
+        limit: Number of episodes to run, from the first of the grid; all unless given.
+        repeats: Number of times that the grid is run, for an agent that takes a seed.
+        catalog_view: Part of the catalogs that the retriever is built over: ``full`` or ``names-only``.
         shard: ``K/N``: every N-th episode from the K-th on.
-        workers: Processes on this machine, or actors of a Ray cluster.
-        engine: Who runs the episodes: ``local`` or ``ray``.
+        workers: Number of processes on this machine, or of actors of a Ray cluster.
+        engine: What runs the episodes: ``local`` processes or ``ray``.
         address: Ray cluster to join; a local one is started unless given.
-        episode_seconds: An episode that takes longer has failed; makes a run exploratory.
-        max_tokens: Stop before an episode once so many were used.
-        max_cost: Stop before an episode once so much was spent, in the currency of `prices`.
+        episode_seconds: Seconds after which an episode has failed; makes the run exploratory.
+        max_tokens: Number of tokens after which no further episode begins.
+        max_cost: Money, in the currency of `prices`, after which no further episode begins.
         prices: TOML file with a table for each agent.
-        exploratory: Stamp the run exploratory in any case, and resume it under other code.
+        exploratory: Stamp the run exploratory in any case, and resume it even under other code.
         progress: Called with the numbers of episodes finished so far and expected.
-        argv: The command as it was typed, for the record.
+        argv: The command as it was typed, for the provenance of the run.
 
     Returns:
         The run; complete unless it is one shard of several.
 
     Raises:
-        UsageError: For an option that cannot be.
-        InvalidRunError: Where the surface is not to be scored, anything is not as locked, or `out` holds another run.
-        InfrastructureError: When the machine failed under an episode; the same call resumes the run.
+        UsageError: For an option that is invalid or does not go with another.
+        InvalidRunError: Where the surface may not be scored, anything differs from its lock, or `out` holds another run.
+        InfrastructureError: After an infrastructure failure; the same call resumes the run.
         LimitReachedError: At `max_tokens` or `max_cost`; the same call with a higher limit resumes the run.
 
     """
-    folder, protocol, here = Path(out), load_protocol(surface), parse_shard(shard)
+    folder, protocol, part = Path(out), load_protocol(surface), parse_shard(shard)
     _require_options(catalog_view, episode_seconds)
     setup = Setup(
         surface,
@@ -173,14 +173,14 @@ def run_experiment(
     )
     _require_runnable(setup, plan, exploratory=exploratory)
     header = new_header(setup, plan, provenance(folder, argv), episode_seconds=episode_seconds, exploratory=exploratory)
-    expected = len(here.units(plan))
+    expected = len(part.units(plan))
     execute(
         folder,
         header,
         plan,
         make_engine(engine, setup, workers, limits, address),
         lambda finished: progress(finished, expected),
-        shard=here,
+        shard=part,
         spending=spending,
         resume=resumed_header(header, plan) if exploratory else None,
     )
@@ -188,17 +188,17 @@ def run_experiment(
 
 
 def _require_options(catalog_view: str, episode_seconds: float | None) -> None:
-    """Raise UsageError for options that cannot be."""
+    """Raise UsageError for invalid options."""
     if catalog_view not in VIEWS:
         raise UsageError(unknown("catalog view", catalog_view, VIEWS))
     if episode_seconds is not None and not 0 < episode_seconds <= MAX_EPISODE_SECONDS:
         raise UsageError(
-            f"--episode-seconds is more than 0 and at most {MAX_EPISODE_SECONDS:,}, got {episode_seconds}."
+            f"--episode-seconds must be more than 0 and at most {MAX_EPISODE_SECONDS:,}, got {episode_seconds}."
         )
 
 
 def _require_runnable(setup: Setup, plan: Plan, *, exploratory: bool) -> None:
-    """Raise UsageError for repeats that would be copies, InvalidRunError for a grid that is empty or not to be run."""
+    """Raise UsageError for repeats that would be copies, InvalidRunError for a grid that is empty or may not be run."""
     if plan.repeats > 1 and not agents.takes_seed(setup.agent):
         raise UsageError(
             f"--repeat {plan.repeats}: {setup.agent} takes no seed, so every repeat would be the same; leave it out."
@@ -276,13 +276,13 @@ def judge(folder: Path | str, *, write: bool = True, report: Callable[[str], Non
     Args:
         folder: Run directory.
         write: Whether aggregate.json, where there is none yet, and verdict.json are written there.
-        report: Told what became of a confirmatory result: kept, or held against the one that is kept.
+        report: Called with a message on a confirmatory result: kept, or compared with the one kept before.
 
     Returns:
         The verdict.
 
     Raises:
-        InvalidRunError: As `load_complete_run`, and where an aggregate.json is not what the shards give.
+        InvalidRunError: As `load_complete_run`, and where an aggregate.json differs from that of the shards.
 
     """
     path = Path(folder)
@@ -291,7 +291,7 @@ def judge(folder: Path | str, *, write: bool = True, report: Callable[[str], Non
     same = same_aggregate(path, result)
     if same is False:
         raise InvalidRunError(
-            f"{path / AGGREGATE_FILE} is not what the shards give; it was altered, or is of other code. "
+            f"{path / AGGREGATE_FILE} differs from the aggregate of the shards: it was altered, or other code made it. "
             "Delete it and run the same command again."
         )
     verdict = judge_run(run, reference.protocol)
@@ -305,17 +305,17 @@ def judge(folder: Path | str, *, write: bool = True, report: Callable[[str], Non
 
 
 def reproduce(folder: Path | str, progress: Progress = lambda done, expected: None) -> int:
-    """Run every episode of a complete run again, with nothing kept from before, and compare every record.
+    """Run every episode of a complete run again, without caches, and compare every record.
 
     Args:
         folder: Run directory.
         progress: Called with the numbers of episodes run again so far and expected.
 
     Returns:
-        How many episodes were run again.
+        The number of episodes run again.
 
     Raises:
-        InvalidRunError: As `load_complete_run`, and at the first record that comes out otherwise.
+        InvalidRunError: As `load_complete_run`, and at the first record that differs.
 
     """
     path = Path(folder)
@@ -325,14 +325,14 @@ def reproduce(folder: Path | str, progress: Progress = lambda done, expected: No
 
 
 def _require_lock(surface: str, *, exploratory: bool) -> None:
-    """Raise InvalidRunError where anything is not as it was locked; development may go on, exploratory."""
+    """Raise InvalidRunError where anything differs from the lock; an exploratory run of development needs no lock."""
     lock = read_lock(surface)
-    # Asked of the surface, since a lock could say anything of itself.
+    # Decided by the surface's name: a lock file could state anything of itself.
     frozen = surface == "frozen"
     if lock is None or (exploratory and not frozen):
         return
     if frozen and lock.released:
-        # A release that nobody has committed is none.
+        # A release counts only once it is committed.
         clean_commit()
     try:
         require_as_locked(lock, locked_fingerprints(surface, behaviour=frozen))
@@ -340,7 +340,7 @@ def _require_lock(surface: str, *, exploratory: bool) -> None:
         if frozen:
             raise
         raise InvalidRunError(
-            f"{error}\nIf that was meant: schemarouter lock write, or --exploratory for this run."
+            f"{error}\nAfter an intended change: schemarouter lock write, or --exploratory for this run."
         ) from None
 
 

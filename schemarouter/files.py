@@ -41,13 +41,13 @@ def explain(error: ValidationError) -> list[str]:
     """One line for each mistake: where it is, what is allowed, what came."""
     lines = []
     for item in error.errors(include_url=False):
-        where = ".".join(str(part) for part in item["loc"]) or "file"
-        lines.append(f"{where}: {item['msg']} (got {str(item.get('input'))[:80]!r})")
+        location = ".".join(str(part) for part in item["loc"]) or "file"
+        lines.append(f"{location}: {item['msg']} (got {str(item.get('input'))[:80]!r})")
     return lines
 
 
 def read_model(
-    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, where: str = "", between: str = "; "
+    path: Path, model: type[_Model], failure: type[SchemaRouterError], *, location: str = "", between: str = "; "
 ) -> _Model:
     """Read a JSON file into a model.
 
@@ -55,36 +55,36 @@ def read_model(
         path: The file.
         model: What it is read into.
         failure: The error to raise.
-        where: What the error calls the file; its name unless given.
+        location: What the error calls the file; its name unless given.
         between: What separates the mistakes in the error.
 
     Raises:
         SchemaRouterError: `failure`, with everything that is wrong with the file.
     """
-    where = where or path.name
+    location = location or path.name
     try:
-        return model.model_validate(read_json(path, failure, where))
+        return model.model_validate(read_json(path, failure, location))
     except ValidationError as error:
-        raise failure(f"{where}: " + between.join(explain(error))) from None
+        raise failure(f"{location}: " + between.join(explain(error))) from None
 
 
-def read_json(path: Path, failure: type[SchemaRouterError], where: str) -> Any:
-    """Read a JSON file. Raises `failure`, which names `where`, for one that cannot be read or is not JSON."""
+def read_json(path: Path, failure: type[SchemaRouterError], location: str) -> Any:
+    """Read a JSON file. Raises `failure`, which names `location`, for one that cannot be read or is not JSON."""
     try:
         return orjson.loads(path.read_bytes())
     except OSError as error:
-        raise failure(f"{where}: cannot be read ({error.strerror}).") from None
+        raise failure(f"{location}: cannot be read ({error.strerror}).") from None
     except orjson.JSONDecodeError as error:
-        raise failure(f"{where}: half-written or not JSON ({error}).") from None
+        raise failure(f"{location}: half-written or not JSON ({error}).") from None
 
 
-def parse_document(value: Any, model: type[_Model], where: str, what: str, version: int = 1) -> _Model:
+def parse_document(value: Any, model: type[_Model], location: str, what: str, version: int = 1) -> _Model:
     """Read a document of a run from JSON values.
 
     Args:
         value: The JSON values.
         model: What they are read into.
-        where: The location that an error names.
+        location: The location that an error names.
         what: What an error calls the document.
         version: The newest schema_version that is read.
 
@@ -93,11 +93,13 @@ def parse_document(value: Any, model: type[_Model], where: str, what: str, versi
     """
     given = value.get("schema_version") if isinstance(value, Mapping) else None
     if isinstance(given, int) and not 1 <= given <= version:
-        raise InvalidRunError(f"{where}: schema_version {given}; this program reads up to {version}, and none below 1.")
+        raise InvalidRunError(
+            f"{location}: schema_version {given}; this program reads up to {version}, and none below 1."
+        )
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise InvalidRunError(f"{where}: no {what} ({'; '.join(explain(error)[:5])}).") from None
+        raise InvalidRunError(f"{location}: no {what} ({'; '.join(explain(error)[:5])}).") from None
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:

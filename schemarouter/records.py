@@ -253,12 +253,12 @@ def split_envelope(data: bytes) -> RecordEnvelope | None:
     return RecordEnvelope(task.decode(), int(catalog), condition.decode(), int(repeat), int(attempt), events)
 
 
-def decode(data: bytes | Mapping[str, Any], where: str) -> EpisodeRecord:
+def decode(data: bytes | Mapping[str, Any], location: str) -> EpisodeRecord:
     """Read a record.
 
     Args:
         data: Its JSON, as bytes or as parsed values.
-        where: The location that an error names.
+        location: The location that an error names.
 
     Returns:
         The record.
@@ -271,10 +271,10 @@ def decode(data: bytes | Mapping[str, Any], where: str) -> EpisodeRecord:
         version = raw.get("schema_version") if isinstance(raw, Mapping) else None
         if isinstance(version, int) and not 1 <= version <= SCHEMA_VERSION:
             raise InvalidRunError(
-                f"{where}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
+                f"{location}: record of schema_version {version}; this program reads up to {SCHEMA_VERSION}, and none below 1."
             )
         return _ADAPTER.validate_python(raw)
     except orjson.JSONDecodeError as error:
-        raise InvalidRunError(f"{where}: not JSON ({error}).") from None
+        raise InvalidRunError(f"{location}: not JSON ({error}).") from None
     except ValidationError as error:
-        raise InvalidRunError(f"{where}: " + "; ".join(explain(error)[:3])) from None
+        raise InvalidRunError(f"{location}: " + "; ".join(explain(error)[:3])) from None

@@ -154,7 +154,7 @@ def _location(path: Path) -> str:
 
 def _load_cell(path: Path, protocol: Protocol) -> CellFile:
     location = _location(path)
-    cell = read_model(path, CellFile, SurfaceError, where=location, between=f"\n{location}: ")
+    cell = read_model(path, CellFile, SurfaceError, location=location, between=f"\n{location}: ")
     for kind, given, allowed in (
         ("stratum", cell.stratum, protocol.strata), ("language", cell.language, protocol.languages),
     ):  # fmt: skip

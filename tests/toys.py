@@ -285,7 +285,7 @@ def toy_runner(
     made = {size: retriever(catalog) for size, catalog in CATALOGS.items()} if retriever else None
     return Runner(
         toy_protocol(), surface, CATALOGS, retriever=SPEC, agent=parse("reference"),
-        agent_factory=agent, policy=policy, retrievers=made,
+        agent_factory=agent, policy=policy, built_retrievers=made,
     )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Running the grid: the plan, one episode's loop, and the run directory filled."""
+"""Running the grid: its plan, the loop of one episode, and filling a run directory."""

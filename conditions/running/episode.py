@@ -33,9 +33,9 @@ from schemarouter.state import Call, Observation, omissions
 from schemarouter.tokens import Message, TokenCounter, call_text, result_text
 from surface.environment import Environment
 
-# What the machine alone is to blame for; decided by the kind of error, never by looking at the outcome. A missing file or a
-# refused permission is not among them: that is somebody's code.
-_MACHINE_ERRORS = frozenset(
+# Error numbers of infrastructure failures: decided by the kind of error, never by the outcome. A missing file or a refused
+# permission is not among them, for those are caused by code.
+_INFRASTRUCTURE_ERRNOS = frozenset(
     (
         errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
         errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
@@ -45,18 +45,18 @@ _MACHINE_ERRORS = frozenset(
 
 
 def is_infrastructure(error: BaseException) -> bool:
-    """Whether an error is evidence about the machine alone: out of memory, disk, network or host."""
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS)
+    """Whether an error is an infrastructure failure: out of memory, or trouble with disk, network or host."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _INFRASTRUCTURE_ERRNOS)
 
 
 def plain_text(value: object) -> str:
-    """Text that a record can hold, whatever an agent or an error gave: no lone surrogates, at most 500 characters."""
+    """Text that a record can hold, from any value: without lone surrogates, at most 500 characters."""
     text = str.__str__(value) if isinstance(value, str) else type(value).__name__
     return text.encode("utf-8", "replace").decode()[:500]
 
 
 def describe_error(error: BaseException) -> str:
-    """Kind and message of an error, also of one that cannot say what it is."""
+    """Kind and message of an error, or its kind alone where its message cannot be made."""
     try:
         return plain_text(f"{type(error).__name__}: {error}")
     except (Exception, SystemExit):
@@ -64,7 +64,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def own_copy(call: Call) -> Call:
-    """The call as plain JSON values that nobody else holds: an agent may change its own afterwards, or while it is judged.
+    """Copy a call into plain JSON values that nothing else refers to: an agent may change its own call at any time.
 
     Raises TypeError or CanonicalError for a call that a record cannot hold.
     """
@@ -75,12 +75,12 @@ def own_copy(call: Call) -> Call:
 
 
 def _own_observation(observation: Observation) -> Observation:
-    """The observation as plain JSON values that nobody else holds."""
+    """Copy an observation into plain JSON values that nothing else refers to."""
     return Observation(observation.outcome, orjson.loads(canonical_json(dict(observation.payload))))
 
 
 def unregistered(call: Call) -> Observation:
-    """What comes back of a call that a broken policy let through though nothing is there that could run."""
+    """The observation for a call of an unregistered route that a broken policy allowed."""
     return Observation("error", {"status": "error", "error": f"unregistered_route: {call.route_id}"})
 
 
@@ -90,7 +90,7 @@ def _written_call(route: str, arguments: Mapping[str, Any], turn: int) -> str:
 
 
 def turn_messages(call: Call, observation: Observation, turn: int) -> list[Message]:
-    """What a tool turn adds to the conversation."""
+    """The messages that a tool turn adds to the conversation."""
     return [
         Message("call", _written_call(call.route_id, call.arguments, turn)),
         Message("result", result_text(dict(observation.payload), _call_id(turn))),
@@ -98,7 +98,7 @@ def turn_messages(call: Call, observation: Observation, turn: int) -> list[Messa
 
 
 def output_tokens(record: EpisodeRecord, counter: TokenCounter) -> int:
-    """Tokens that the agent of an attempt wrote: its calls, and the words by which it asked for more."""
+    """Tokens that the agent of an attempt wrote: its calls and its requests for more tools."""
     asked = sum(isinstance(event, Asked) for event in record.events)
     calls = [event for event in record.events if isinstance(event, Called)]
     written = (_written_call(call.route, call.arguments, call.turn) for call in calls)
@@ -111,7 +111,7 @@ def _call_id(turn: int) -> str:
 
 @dataclass
 class Episode:
-    """Everything one episode needs, and its events as they come."""
+    """One episode: everything it needs, and its events so far."""
 
     task_id: str
     catalog_size: int
@@ -132,7 +132,7 @@ class Episode:
     _turn: int = 0
 
     def run(self) -> EpisodeRecord:
-        """Run to the end. Whatever is raised inside but an interruption becomes a failed episode with its reason."""
+        """Run to the end. Any error but an interruption becomes a failed episode with its reason."""
         try:
             reason, detail = self._run()
         except KeyboardInterrupt:
@@ -140,7 +140,7 @@ class Episode:
         except EpisodeTimeLimitError as late:
             reason, detail = "time_limit", str(late)
         except BaseException as error:
-            # None is ever dropped: agent, retriever, condition and environment code may raise anything, SystemExit too.
+            # No episode is dropped: code of agents, retrievers, conditions and environments may raise anything, SystemExit too.
             reason = "infrastructure" if is_infrastructure(error) else "exception"
             detail = describe_error(error)
         steps = tuple(self.environment.progress.complete)
@@ -163,8 +163,8 @@ class Episode:
             self._turn = turn
             action = self._model_turn()
             if action.kind == "stop":
-                said = plain_text(action.reason)
-                return ("stalled" if said == "stalled" else "agent_stopped"), said
+                given = plain_text(action.reason)
+                return ("stalled" if given == "stalled" else "agent_stopped"), given
             if action.kind == "ask":
                 if not self._ask():
                     if asked_in_vain:
@@ -197,7 +197,7 @@ class Episode:
         return self.agent.act(view)
 
     def _ask(self) -> bool:
-        """The agent asks; returns whether what is shown has changed."""
+        """Handle a request for more tools; returns whether the tools shown have changed."""
         self.events.append(Asked(self._turn))
         self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
         return self._update(self.condition.ask)
@@ -211,15 +211,15 @@ class Episode:
         return after.routes != before.routes
 
     def _tool_turn(self, made: Call) -> None:
-        # A call that JSON cannot hold is malformed: it ends the episode here and not the run when the record is written.
+        # A call that JSON cannot hold is malformed: it ends the episode now, not the run when the record is written.
         call = own_copy(made)
         self.events.append(Called(self._turn, call.route_id, dict(call.arguments)))
         observation = self._execute(call)
         self._messages += turn_messages(call, observation, self._turn)
-        # What the agent is given it may change; record, condition and environment hold their own.
+        # The agent may change what it is given; record, condition and environment have copies of their own.
         self._history.append(Turn(own_copy(call), _own_observation(observation)))
         incomplete = self.environment.progress.incomplete
-        # On record before the condition sees it: what ran, ran, even if the condition's code fails on it.
+        # Recorded before the condition sees it: the call ran even if the condition's code fails on the result.
         self.events.append(Observed(self._turn, observation.outcome, observation.payload, incomplete))
         before = self.condition.exposure
         after = self.condition.observe(call, observation, incomplete=incomplete)

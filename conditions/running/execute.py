@@ -1,4 +1,4 @@
-"""A run directory filled: every episode of a grid, or of one shard of it, appended as it ends."""
+"""Filling a run directory: every episode of a grid, or of one shard of it, is appended as it ends."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from conditions.storage.shards import SHARD_GLOB, ShardWriter, header_line, shar
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import write_new, write_whole
 
-# Given the header of a run that was begun under other code, the header with which it is resumed.
+# From the header of a run that was begun under other code, the header with which it is resumed.
 ResumeHeader = Callable[[RunHeader], RunHeader]
 _HEADER_LOCK = f"{LOCK_PREFIX}header"
-# Each process that begins holds it for a moment.
-_PATIENCE_SECONDS = 30.0
-_MAX_SHOWN = 5
+# How long to wait for the lock of the header, which each process holds briefly when it begins.
+_HEADER_LOCK_SECONDS = 30.0
+_MAX_LISTED = 5
 COMPARED = ("identities", "plan", "limits", "provenance")
 
 
 class InfrastructureError(InvalidRunError):
-    """The machine failed under an episode; it stays on record and is run again by the same command."""
+    """An infrastructure failure ended an episode; it is recorded, and the same command runs the episode again."""
 
 
 def prepare(folder: Path, run: RunHeader, resume: ResumeHeader | None = None) -> None:
     """Make a run directory, or resume one of the same run. Raises InvalidRunError with every difference.
 
-    With `resume` a run whose provenance alone differs (other code, packages, commit) is resumed under the header that it gives.
+    With `resume`, a run of which only the provenance differs (code, packages, commit) is resumed under the header it returns.
     """
     if not holds_a_run(folder) and write_new(folder / RUN_FILE, run.to_bytes()):
         return
@@ -53,15 +53,15 @@ def prepare(folder: Path, run: RunHeader, resume: ResumeHeader | None = None) ->
         stamping = "" if of_another_run else ", or resume it with --exploratory, which stamps the run"
         remedy = f"use another --out{stamping}"
         raise InvalidRunError(f"{folder} holds another run; {remedy}. What differs:\n  " + "\n  ".join(lines))
-    # Read again under a lock of its own: the process of another shard may be putting its code on record too.
-    with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
+    # Read again under a lock: the process of another shard may be recording its code too.
+    with hold_named(folder, _HEADER_LOCK, timeout=_HEADER_LOCK_SECONDS):
         write_whole(folder / RUN_FILE, resume(read_header(folder)).to_bytes())
 
 
 def header_differences(
     stored: RunHeader | ShardHeader, now: RunHeader | ShardHeader, parts: Iterable[str], where: str = "now"
 ) -> list[str]:
-    """What two headers say differently in these parts, a line each; the command line may differ. `where` the second stands."""
+    """The differences of two headers in these parts, a line each; command lines may differ. `where` names the second header."""
     lines = []
     for part in parts:
         one, other = getattr(stored, part).as_json(), getattr(now, part).as_json()
@@ -75,20 +75,20 @@ def header_differences(
 
 
 def _shortened(value: Any, other: Any) -> str:
-    """A value; of a list with many entries how many there are, and the first that the other list has not."""
-    if not (isinstance(value, list) and isinstance(other, list) and len(value) > _MAX_SHOWN):
+    """A value in words: for a long list the number of entries, and the first few that the other list lacks."""
+    if not (isinstance(value, list) and isinstance(other, list) and len(value) > _MAX_LISTED):
         return repr(value)
     own = [item for item in value if item not in other]
-    shown = ", ".join(map(repr, own[:_MAX_SHOWN])) + (", …" if len(own) > _MAX_SHOWN else "")
-    return f"{len(value)} entries" + (f" (only in these: {shown})" if own else "")
+    listed = ", ".join(map(repr, own[:_MAX_LISTED])) + (", …" if len(own) > _MAX_LISTED else "")
+    return f"{len(value)} entries" + (f" (only in these: {listed})" if own else "")
 
 
 def holds_a_run(folder: Path) -> bool:
-    """Whether there is a run to resume. Raises InvalidRunError for a place where no run can be."""
+    """Whether a folder holds a run to resume. Raises InvalidRunError where it cannot hold one."""
     try:
         if (folder / RUN_FILE).exists():
             return True
-        # Locks, and a header on its way in, are of another run that has just begun or was killed.
+        # Locks and a header that is being written belong to another run that has just begun or was killed.
         names = {item.name for item in folder.iterdir()} if folder.exists() else set()
         if any(not name.startswith((LOCK_PREFIX, f".{RUN_FILE}.")) for name in names):
             raise InvalidRunError(
@@ -100,10 +100,10 @@ def holds_a_run(folder: Path) -> bool:
 
 
 def _divide(folder: Path, shard: Shard) -> None:
-    """Make the file of a shard. Raises InvalidRunError where the directory is divided into another number of shards."""
+    """Create the file of a shard. Raises InvalidRunError where the run is divided into another number of shards."""
     end = f"-of-{shard.count:05d}.jsonl"
-    # Whoever begins with another division at the same moment finds this one's file, or is found by its own.
-    with hold_named(folder, _HEADER_LOCK, patience=_PATIENCE_SECONDS):
+    # Of two processes that begin at once with different divisions, the second finds the first one's file.
+    with hold_named(folder, _HEADER_LOCK, timeout=_HEADER_LOCK_SECONDS):
         others = sorted(path.name for path in folder.glob(SHARD_GLOB) if not path.name.endswith(end))
         if others:
             raise InvalidRunError(
@@ -128,28 +128,28 @@ def execute(
     spending: Spending | None = None,
     resume: ResumeHeader | None = None,
 ) -> None:
-    """Run every unit of a shard that is not finished yet; `progress` is told the number finished so far.
+    """Run every unit of a shard that is not finished yet; `progress` is called with the number finished so far.
 
-    Raises InfrastructureError when the machine failed under an episode, after putting that on record, LimitReachedError where
-    `spending` allows no more, and InvalidRunError when another process is at work on the shard.
+    Raises InfrastructureError after an infrastructure failure, which is recorded first, LimitReachedError where `spending`
+    allows no more, and InvalidRunError when another process is at work on the shard.
     """
-    holds_a_run(folder)  # Nothing, not even a lock, is put among somebody's other files.
+    holds_a_run(folder)  # Not even a lock is put among other files.
     with hold(folder, shard):
         prepare(folder, run, resume)
         _divide(folder, shard)
-        _Filling(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).finish()
+        _ShardRun(folder, run, shard.units(plan), engine, progress, shard, spending or Spending()).complete()
 
 
 def _by_task(units: Iterable[Unit]) -> Iterator[Unit]:
-    """Units with those of a task over a catalog one after the other, whichever repeat they are of: they share what is read."""
+    """Units grouped by task and catalog, all repeats together: what is read of a task serves the whole group."""
     together: dict[tuple[int, str], list[Unit]] = {}
     for unit in units:
         together.setdefault((unit.catalog, unit.task), []).append(unit)
     return chain.from_iterable(together.values())
 
 
-class _Filling:
-    """What is at work on one shard."""
+class _ShardRun:
+    """The run of one shard."""
 
     def __init__(
         self,
@@ -169,8 +169,8 @@ class _Filling:
         self._timing_path = folder / timing_name(shard)
         self._header = header_line(run, shard)
 
-    def finish(self) -> None:
-        """Run what is not finished; errors as `execute`."""
+    def complete(self) -> None:
+        """Run every unit that is not finished; errors as `execute`."""
         with (
             Log(self._timing_path, durable=False) as timing,
             ShardWriter(self._shard_path, self._header, self._spending.add_recorded) as writer,
@@ -182,7 +182,7 @@ class _Filling:
             if self._spending.reached and len(writer.finished) < len(self._units):
                 raise LimitReachedError(
                     f"stopped at {self._spending.reached}, {len(writer.finished)} of {len(self._units)} episodes done; "
-                    "the same command with a higher limit goes on."
+                    "the same command with a higher limit resumes the run."
                 )
 
     def _jobs(self, writer: ShardWriter) -> Iterator[Job]:
@@ -202,7 +202,7 @@ class _Filling:
         self._spending.add_done(done)
         if done.final:
             raise InfrastructureError(
-                f"{name}: the machine failed ({done.failure}); it is on record, nothing is lost, "
+                f"{name}: infrastructure failure ({done.failure}); it is recorded, nothing is lost, "
                 "and the same command runs this episode again."
             )
         self._progress(len(writer.finished))

@@ -1,4 +1,4 @@
-"""Wall times of the whole grid under a random retriever: no record of it is kept, so nothing is learnt of any outcome."""
+"""Wall times of the whole grid under a random retriever. No record is kept, so no outcome is revealed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from surface.loader import Surface
 
 @dataclass(frozen=True)
 class GridTime:
-    """Seconds by condition, and how many episodes they took."""
+    """Seconds spent by condition, and the number of episodes."""
 
     seconds: Mapping[str, float]
     episodes: int
 
 
 def time_grid(protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog]) -> GridTime:
-    """Run every episode of the grid with `TIMING_RETRIEVER` and throw its record away."""
+    """Run every episode of the grid with `TIMING_RETRIEVER` and discard its record."""
     spec = retrievers.resolve(TIMING_RETRIEVER)
     runner = Runner(protocol, surface, catalogs, retriever=spec, agent=agents.resolve(protocol.agent))
     plan = make_plan(protocol, surface)

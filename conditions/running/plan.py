@@ -1,4 +1,4 @@
-"""The grid of episodes: which there are, in which order, and the hash of that."""
+"""The grid of episodes: their order, its fingerprint, and its division into shards."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Plan:
         """Every episode of the grid."""
         repeats = range(1, self.repeats + 1)
         units = product(repeats, self.catalogs, self.tasks, self.conditions)
-        cut = units if self.limit is None else islice(units, max(self.limit, 0))
-        return tuple([Unit(task, catalog, name, repeat) for repeat, catalog, task, name in cut])
+        limited = units if self.limit is None else islice(units, max(self.limit, 0))
+        return tuple([Unit(task, catalog, name, repeat) for repeat, catalog, task, name in limited])
 
     @cached_property
     def _orders(self) -> tuple[dict[int, int], dict[str, int], dict[str, int]]:
@@ -124,9 +124,9 @@ def make_plan(
     limit: int | None = None,
     repeats: int = 1,
 ) -> Plan:
-    """The whole grid of a protocol, or the part asked for, `repeats` times; a limit that is no smaller than the grid is left out.
+    """Plan the grid of a protocol, or the part asked for, `repeats` times; a limit that excludes no episode is dropped.
 
-    Raises UsageError for names that are not in the grid.
+    Raises UsageError for names that are not in the grid and for numbers that are out of range.
     """
     known = [task.prompt.id for task in surface.tasks]
     for kind, given, allowed in (
@@ -151,28 +151,30 @@ def make_plan(
     return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
 
 
-def plan_of(document: PlanDocument, place: str) -> Plan:
-    """The plan that a header holds. Raises InvalidRunError, saying `place`, when it does not add up."""
+def plan_of(document: PlanDocument, location: str) -> Plan:
+    """The plan that a header holds. Raises InvalidRunError, naming `location`, when the header contradicts itself."""
     plan = Plan(document.tasks, document.catalogs, document.conditions, document.limit, document.repeats)
     for part in (plan.tasks, plan.catalogs, plan.conditions):
-        twice = [str(name) for name, count in Counter(part).items() if count > 1]
-        if twice:
-            raise InvalidRunError(f"{place}: the plan lists {', '.join(twice[:3])} twice.")
+        repeated = [str(name) for name, count in Counter(part).items() if count > 1]
+        if repeated:
+            raise InvalidRunError(f"{location}: the plan lists {', '.join(repeated[:3])} twice.")
     if not 1 <= plan.repeats <= _MAX_REPEATS:
-        raise InvalidRunError(f"{place}: the plan has {plan.repeats} repeats; there are 1 to {_MAX_REPEATS}.")
+        raise InvalidRunError(f"{location}: the plan has {plan.repeats} repeats; there are 1 to {_MAX_REPEATS}.")
     if plan.limit is not None and not 1 <= plan.limit < plan.whole:
-        raise InvalidRunError(f"{place}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes.")
+        raise InvalidRunError(
+            f"{location}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes."
+        )
     stated, actual = (document.episodes, document.fingerprint), (len(plan.units), plan.fingerprint)
     if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
         raise InvalidRunError(
-            f"{place}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
+            f"{location}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
         )
     return plan
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of `count` parts of a grid, counted from 1: every `count`-th unit of its order."""
+    """One of `count` parts of a grid: every `count`-th unit in its order, from the `index`-th on; `index` starts at 1."""
 
     index: int
     count: int
@@ -183,7 +185,7 @@ class Shard:
 
     @property
     def label(self) -> str:
-        """As file names hold it."""
+        """The shard as file names write it."""
         return f"{self.index:05d}-of-{self.count:05d}"
 
 

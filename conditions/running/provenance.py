@@ -1,4 +1,4 @@
-"""Where a run comes from: a hash over every file of the packages, versions of those it rests on, commit, command."""
+"""The provenance of a run: a hash of the code, versions of the packages it depends on, commit, command."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ PACKAGES = (
 )
 _GIT_SECONDS = 20
 CODE = ("conditions", "gates", "preregistration", "schemarouter", "surface")
-# What is written after the code and about it.
-_PROMISES = frozenset(f"preregistration/{name}" for name in (*lock.FILES.values(), "results"))
+# Written about the code, after it.
+_LOCKS_AND_RESULTS = frozenset(f"preregistration/{name}" for name in (*lock.FILES.values(), "results"))
 
 
 @cache
@@ -40,7 +40,7 @@ def code_fingerprint(root: Path) -> str:
     """SHA-256 of the canonical JSON ``{path: SHA-256 of its bytes}`` over the code and data of the packages in `root`.
 
     Paths are relative to `root`, with ``/``. Left out are bytecode, hidden files, notes (``.md``), locks and results. Read
-    once a process: what has been loaded does not change with the files. Raises InvalidRunError for a file that cannot be read.
+    once a process: code that is loaded does not change with its files. Raises InvalidRunError for a file that cannot be read.
     """
     try:
         return fingerprint({name: sha256_hex((root / name).read_bytes()) for name in sorted(_code_files(root))})
@@ -54,13 +54,13 @@ def _code_files(root: Path) -> Iterator[str]:
             name = path.relative_to(root)
             parts = name.parts
             left_out = path.suffix in (".md", ".pyc") or "__pycache__" in parts or any(p.startswith(".") for p in parts)
-            if not left_out and "/".join(parts[:2]) not in _PROMISES and path.is_file():
+            if not left_out and "/".join(parts[:2]) not in _LOCKS_AND_RESULTS and path.is_file():
                 yield name.as_posix()
 
 
 @cache
 def packages() -> Mapping[str, str]:
-    """Versions of the packages that results rest on, read once a process."""
+    """Versions of the packages that results depend on, read once a process."""
     found = {}
     for name in PACKAGES:
         try:
@@ -71,23 +71,23 @@ def packages() -> Mapping[str, str]:
 
 
 def whole_fingerprint() -> str:
-    """One hash of code, packages and Python: two processes in which it is the same do the same."""
+    """One hash of code, packages and Python: processes with the same hash give the same results."""
     return fingerprint([code_fingerprint(ROOT), dict(packages()), platform.python_version()])
 
 
 def require_same_code(code: str) -> None:
-    """Raise InvalidRunError where `whole_fingerprint` is another one here than in the process that began the work."""
+    """Raise InvalidRunError where `whole_fingerprint` of this process differs from that of the process that began the run."""
     if code != whole_fingerprint():
         raise InvalidRunError(
-            "a worker has other code, packages or another Python than the process that began the run; it was changed since, "
-            "or this is another machine. Run the same command again."
+            "a worker has other code, other packages or another Python than the process that began the run: they were "
+            "changed since, or differ between machines. Run the same command again."
         )
 
 
 def provenance(out: Path | None = None, argv: Sequence[str] | None = None) -> Provenance:
-    """Where a run comes from, as things are now; `argv` is the command, by default the program's own.
+    """The provenance of a run that begins now; `argv` is the command, by default the program's own.
 
-    The run directory `out` makes no checkout dirty by lying in it.
+    A run directory `out` inside the checkout does not make it dirty.
     """
     commit, dirty = _commit(out)
     return Provenance(
@@ -111,7 +111,7 @@ def clean_commit() -> str:
 
 
 def _writable(text: str) -> str:
-    r"""The text with whatever is no Unicode escaped: a file's name may hold any byte, which comes as ``\udcff``."""
+    r"""The text with lone surrogates escaped: a file's name may hold any byte, which Python gives as ``\udcff``."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

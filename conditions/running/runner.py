@@ -1,4 +1,4 @@
-"""Running single episodes of a grid: what they need is built once and shared."""
+"""Running single episodes of a grid; what they need is built once and shared."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from conditions.running.provenance import require_same_code
 from preregistration.lock import scoring_refusal
 from preregistration.names import ORACLE
 from preregistration.protocol import Protocol, load_protocol
+from schemarouter.agents import registry as agents
 from schemarouter.agents.base import Action, Agent, AgentView, Guide
-from schemarouter.agents.registry import prepared, resolve, seeded
 from schemarouter.caches import Bounded
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.views import CatalogView, viewed
@@ -22,7 +22,6 @@ from schemarouter.policy import Policy, StandardPolicy
 from schemarouter.records import EpisodeRecord
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.retrieval.base import Ranking, Retriever
-from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.spec import Spec
 from schemarouter.tokens import TokenCounter, cached_counts, load_tokenizer
 from surface.environment import Environment, PlanGuide
@@ -30,7 +29,7 @@ from surface.loader import Surface, asks_frozen, load_catalogs, load_surface
 
 
 class OpeningRankings:
-    """A retriever that remembers its rankings: the arms of a task open with one and the same."""
+    """A retriever that remembers its rankings: all conditions of a task open with the same one."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
@@ -45,14 +44,14 @@ class OpeningRankings:
         return known
 
 
-# Ranks by nothing that is locked; wall times of the grid are taken with it, and no record is kept.
+# Depends on nothing that is locked: for wall times of the grid, of which no record is kept.
 TIMING_RETRIEVER = "random(seed=1)"
 _MAX_AGENTS = 256
 AgentFactory = Callable[[Guide], Agent]
 
 
 class LazyAgent:
-    """An agent that is made at its first turn, so that code which fails in the making fails inside the episode."""
+    """An agent that is made at its first turn, so that an error in making it is an error of the episode."""
 
     def __init__(self, make: AgentFactory, guide: Guide) -> None:
         self._make = make
@@ -69,8 +68,8 @@ class LazyAgent:
 class Runner:
     """Runs units of a grid: builds what they need once and shares it.
 
-    The retriever is built over the catalogs in `view`; everything else sees them whole. `agent_factory` and `policy` are those
-    of the experiment unless a test hands in hostile ones.
+    The retriever is built over the catalogs in `view`; everything else sees whole catalogs. `agent_factory`, `policy` and
+    `built_retrievers` (by catalog size) replace those of the experiment, for tests.
     """
 
     def __init__(
@@ -84,54 +83,54 @@ class Runner:
         view: CatalogView = "full",
         agent_factory: AgentFactory | None = None,
         policy: Policy | None = None,
-        retrievers: Mapping[int, Retriever] | None = None,
+        built_retrievers: Mapping[int, Retriever] | None = None,
     ) -> None:
         self._protocol = protocol
         self._surface = surface
         self._catalogs = catalogs
         self._retriever_spec = retriever
         self._view = view
-        # An unknown agent is told here and once, and not as the failure of every episode.
-        self._agent = resolve(agent) if agent_factory is None else agent
+        # An unknown agent is refused now, not as the failure of every episode.
+        self._agent = agents.resolve(agent) if agent_factory is None else agent
         self._agent_factory = agent_factory
         self._agents: Bounded[int, AgentFactory] = Bounded(_MAX_AGENTS)
         self._policy = policy or StandardPolicy()
-        self._retrievers: dict[int, Retriever] = dict(retrievers or {})
+        self._retrievers: dict[int, Retriever] = dict(built_retrievers or {})
         self._scorable: set[tuple[str, str]] = set()
-        self._timing = str(retriever) == TIMING_RETRIEVER and retrievers is None
+        self._timing = str(retriever) == TIMING_RETRIEVER and built_retrievers is None
         self._counter = TokenCounter(cached_counts())
 
     def retriever(self, size: int) -> Retriever:
         """The retriever over the catalog of that size, built at first use."""
         if size not in self._retrievers:
             self._retrievers[size] = OpeningRankings(
-                build_retriever(self._retriever_spec, viewed(self._catalogs[size], self._view))
+                retrievers.build_retriever(self._retriever_spec, viewed(self._catalogs[size], self._view))
             )
         return self._retrievers[size]
 
     def prepare(self, size: int) -> None:
-        """Build and load what the first episode over a catalog would else spend its time on."""
+        """Build the retriever and load the tokenizer, which would else take time of the first episode over the catalog."""
         self.retriever(size)
         load_tokenizer()
 
     def _refuse_unscorable(self, unit: Unit) -> None:
-        """Raise InvalidRunError for an arm that retrieves on a surface whose lock is not released."""
+        """Raise InvalidRunError for a condition that retrieves on a surface whose lock is not released."""
         asked = self._surface.prompt(unit.task).query
-        arm = ("frozen" if asks_frozen(asked) else self._surface.name, unit.condition)
-        if self._timing or arm in self._scorable:
+        surface = "frozen" if asks_frozen(asked) else self._surface.name
+        if self._timing or (surface, unit.condition) in self._scorable:
             return
-        reason = scoring_refusal(arm[0], (unit.condition,))
+        reason = scoring_refusal(surface, (unit.condition,))
         if reason:
             raise InvalidRunError(reason)
-        # What a lock allows it goes on allowing; it is not read again for every episode.
-        self._scorable.add(arm)
+        # A released lock stays released; it is not read again for every episode.
+        self._scorable.add((surface, unit.condition))
 
     def _make_agent(self, repeat: int) -> AgentFactory:
-        """What makes the agent of an episode; the spec is read once a repeat."""
+        """The factory of an episode's agent; its spec is read once a repeat."""
         if self._agent_factory is not None:
             return self._agent_factory
         if repeat not in self._agents:
-            self._agents[repeat] = prepared(seeded(self._agent, repeat))
+            self._agents[repeat] = agents.prepared(agents.seeded(self._agent, repeat))
         return self._agents[repeat]
 
     def run(self, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
@@ -170,7 +169,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run is of, by name: enough to build its runner in any process."""
+    """The inputs of a run by name: enough to build its runner in any process."""
 
     surface: str
     retriever: str
@@ -179,7 +178,7 @@ class Setup:
     code: str = ""
 
     def __call__(self) -> Runner:
-        """The runner. Raises SchemaRouterError for what is not there, and where `code` is given and this is other code."""
+        """Build the runner. Raises SchemaRouterError for an unknown name, and where this process has other code than `code`."""
         if self.code:
             require_same_code(self.code)
         protocol = load_protocol(self.surface)
@@ -188,6 +187,6 @@ class Setup:
             load_surface(self.surface),
             load_catalogs(protocol.catalogs),
             retriever=retrievers.resolve(self.retriever),
-            agent=resolve(self.agent),
+            agent=agents.resolve(self.agent),
             view=self.view,
         )

@@ -1,4 +1,4 @@
-"""What a run may cost: tokens, and money by a table of prices."""
+"""Limits on the tokens and the money that a run spends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MILLION = 1_000_000
 
 
 class LimitReachedError(InvalidRunError):
-    """A run stopped at a limit of the user's; nothing is lost, and the same command with a higher one goes on."""
+    """A run stopped at a limit that the user set; nothing is lost, and the same command with a higher limit resumes it."""
 
 
 class Price(BaseModel):
-    """What a million tokens cost, in whatever currency the table is in."""
+    """The price of a million tokens, in the currency of the table."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -30,29 +30,29 @@ class Price(BaseModel):
 
 
 def load_price(path: Path, agent: str) -> Price:
-    """The price of an agent in a TOML table of prices by the agent's name. Raises UsageError for anything else."""
+    """Read an agent's price from a TOML file with a table for each agent. Raises UsageError where there is none."""
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        prices = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: no TOML ({error}).") from None
-    if agent not in told:
-        known = ", ".join(sorted(told)) or "nobody"
+    if agent not in prices:
+        known = ", ".join(sorted(prices)) or "none"
         raise UsageError(
-            f"{path} has no price of the agent {agent!r}; it has one of {known}.{closest(agent, told)} "
+            f"{path} has no price of the agent {agent!r}; it has prices of: {known}.{closest(agent, prices)} "
             f"Add a table [{agent}]."
         )
     try:
-        return Price.model_validate(told[agent])
+        return Price.model_validate(prices[agent])
     except ValidationError as error:
         raise UsageError(f"{path}, [{agent}]: " + "; ".join(explain(error)[:3])) from None
 
 
 class Spending:
-    """What a run has used so far, and the most it may.
+    """What a run has spent so far, and its limits.
 
-    A limit is looked at before an episode is begun, so that what is out already can go beyond it.
+    A limit is checked before an episode begins, so episodes that have begun already can exceed it.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Spending:
         price: Price | None = None,
         output_tokens: Callable[[EpisodeRecord], int] = lambda record: 0,
     ) -> None:
-        """`output_tokens` counts what the agent of a record wrote; it is asked where that has a price."""
+        """`output_tokens` counts the tokens that the agent of a record wrote; it is called only where they matter."""
         if max_cost is not None and price is None:
-            raise UsageError("--max-cost needs --prices: what a million tokens of the agent cost.")
+            raise UsageError("--max-cost needs --prices: a TOML file with the price of a million tokens of the agent.")
         if price is not None and max_cost is None:
-            raise UsageError("--prices is for --max-cost, which is missing: give it too, or leave --prices out.")
+            raise UsageError("--prices has no effect without --max-cost: give both, or leave --prices out.")
         for option, value in (("--max-tokens", max_tokens), ("--max-cost", max_cost)):
             if value is not None and not value > 0:
-                raise UsageError(f"{option} is more than 0, got {value}.")
+                raise UsageError(f"{option} must be more than 0, got {value}.")
         self._max_tokens = max_tokens
         self._max_cost = max_cost
         self._output_tokens = output_tokens
@@ -86,16 +86,16 @@ class Spending:
         return spent / _MILLION
 
     def add(self, input_tokens: int, output_tokens: int) -> None:
-        """Count what an attempt used."""
+        """Add the tokens of an attempt."""
         self.input_tokens += input_tokens
         self.output_tokens += output_tokens
 
     def add_done(self, done: Done) -> None:
-        """Count what an attempt of this process used."""
+        """Add an attempt that this process has run."""
         self.add(done.input_tokens, done.output_tokens)
 
     def add_recorded(self, record: EpisodeRecord) -> None:
-        """Count what an attempt of an earlier process used."""
+        """Add an attempt that an earlier process has recorded."""
         self.add(input_tokens(record), self._output_tokens(record) if self.counts_output else 0)
 
     @property
@@ -105,12 +105,12 @@ class Spending:
 
     @property
     def counts_output(self) -> bool:
-        """Whether the tokens that the agent writes matter: they have a price, or all tokens have a limit."""
+        """Whether tokens that the agent writes have to be counted: they have a price, or all tokens have a limit."""
         return self._price.output_per_million > 0 or self._max_tokens is not None
 
     @property
     def reached(self) -> str:
-        """Which limit is reached, in words; empty as long as none is."""
+        """The limit that is reached, in words; empty while none is."""
         tokens = self.input_tokens + self.output_tokens
         if self._max_tokens is not None and tokens >= self._max_tokens:
             return f"{tokens:,} of at most {self._max_tokens:,} tokens"

@@ -1,1 +1,1 @@
-"""What a run leaves on the disk: its header, its shards, and how several are merged."""
+"""A run on disk: its header, its shards, and how shards of several directories are merged."""

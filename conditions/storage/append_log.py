@@ -1,4 +1,4 @@
-"""A log that is on the disk at most a second after it was written."""
+"""An append-only log whose lines are on disk at most a second after they were written."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ GROUP_SECONDS = 1.0
 
 
 class Closing(ABC):
-    """What is closed at the end of a block."""
+    """A context manager that is closed at the end of its block."""
 
     @abstractmethod
     def close(self) -> None:
-        """Bring everything to the disk. Raises InvalidRunError where that fails."""
+        """Write everything to disk. Raises InvalidRunError where that fails."""
 
     def __enter__(self) -> Self:
         return self
@@ -29,16 +29,16 @@ class Closing(ABC):
         if kind is None:
             self.close()
             return
-        # What ended the block is told, and not also what became of closing the file.
+        # The error that ended the block is raised, not one of closing the file.
         with suppress(InvalidRunError):
             self.close()
 
 
 class Log(Closing):
-    """A file to append lines to, each in one write; what was written is brought to the disk by group.
+    """A file to which lines are appended, each in one write; a thread syncs them to disk in groups.
 
-    Nothing is buffered: what a full disk did not take is not written again when the file is closed. A thread of its own syncs
-    while an episode takes its time, so that a second is what is lost at most when the power goes.
+    Nothing is buffered, so a line that a full disk refused is not written again when the file is closed. The thread also
+    syncs while no line is written, so that a power failure loses at most a second.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
@@ -59,23 +59,23 @@ class Log(Closing):
             self._syncer.start()
 
     def _unwritable(self, error: OSError) -> InvalidRunError:
-        return InvalidRunError(f"{self.path}: cannot be written ({error.strerror}); what was done is kept.")
+        return InvalidRunError(f"{self.path}: cannot be written ({error.strerror}); finished work is kept.")
 
     def append(self, line: bytes) -> None:
-        """Append a line, or nothing of it. Raises InvalidRunError when the disk does not take it; what stands stays valid."""
+        """Append a line whole or not at all. Raises InvalidRunError when it cannot be written; earlier lines stay valid."""
         if self._failure is not None:
             raise self._unwritable(self._failure)
         try:
             before = self._status().st_size
             if before != self._end:
                 raise InvalidRunError(
-                    f"{self.path}: another process wrote to it or cut it off meanwhile ({before} bytes where this one left "
-                    f"{self._end}); the run ends here. On a shared file system without locks, keep runs apart by --shard."
+                    f"{self.path}: another process wrote to it or truncated it meanwhile ({before} bytes where this one left "
+                    f"{self._end}); the run stops. On a shared file system without locks, keep runs apart by --shard."
                 )
             try:
                 write_all(self._file, line)
             except OSError:
-                # Where this fails too, a torn last line is left, which the next run cuts off.
+                # Where this fails too, a torn last line is left, which the next run truncates.
                 with suppress(OSError):
                     self._file.truncate(before)
                 raise
@@ -85,17 +85,17 @@ class Log(Closing):
         self._dirty.set()
 
     def _status(self) -> os.stat_result:
-        """The status of the open file. Raises InvalidRunError where it stands at its path no longer: what is written is lost."""
+        """The status of the open file. Raises InvalidRunError where it is no longer at its path, so that lines would be lost."""
         status = os.fstat(self._file.fileno())
         try:
             if os.path.samestat(status, os.stat(self.path)):
                 return status
         except FileNotFoundError:
             pass
-        raise InvalidRunError(f"{self.path}: was moved or removed while it was written to; the run ends here.")
+        raise InvalidRunError(f"{self.path}: was moved or removed while it was written to; the run stops.")
 
     def sync(self) -> None:
-        """Bring what was written to the disk. Raises InvalidRunError where that fails."""
+        """Sync the file to disk. Raises InvalidRunError where that fails."""
         self._dirty.clear()
         try:
             os.fsync(self._file.fileno())
@@ -109,12 +109,12 @@ class Log(Closing):
                 try:
                     os.fsync(self._file.fileno())
                 except OSError as error:
-                    # Told at the next line: a thread has nobody to tell.
+                    # Raised at the next line: nothing catches what a thread raises.
                     self._failure = error
                     return
 
     def close(self) -> None:
-        """Bring everything to the disk and close. Raises InvalidRunError where that fails or failed, or the file went away."""
+        """Sync and close the file. Raises InvalidRunError where a sync fails or has failed, or the file was moved or removed."""
         self._closing.set()
         if self._syncer.is_alive():
             self._syncer.join()
@@ -131,7 +131,7 @@ class Log(Closing):
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to the disk, where the system can: a file that was just made is lost with its entry."""
+    """Sync a folder's entries to disk, where the system can: without its entry a new file is lost."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

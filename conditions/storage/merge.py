@@ -1,4 +1,4 @@
-"""Shards of one run that were made apart, brought together."""
+"""Merging the shards of one run that were made in several directories."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from schemarouter.files import write_new, write_whole
 
 try:
     import resource
-except ImportError:  # Such a system has no limit that could be asked for.
+except ImportError:  # Such a system has no limit on open files to ask for.
     resource = None  # type: ignore[assignment]
 
 _CHUNK = 1 << 20
-# What is open beside the locks: streams, sources, the file that is being written.
+# Files open besides the locks: streams, sources, the file that is being written.
 _OTHER_FILES = 64
 
 
 def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
-    """Bring the shards of several run directories of one run into `out`, which may hold some already; returns them all.
+    """Copy the shards of one run from several run directories into `out`, which may hold some already; returns them all.
 
-    Raises InvalidRunError, before anything is written, for runs that are not the same, for shards that are missing, altered, in
-    two versions or of two divisions, and for episodes that stand in the wrong one.
+    Raises InvalidRunError, before anything is written, for different runs, for shards that are missing, altered, in two
+    versions or of two divisions, and for episodes in the wrong shard.
     """
     begun = holds_a_run(out)
     sources = [*folders, out] if begun else list(folders)
     run = _same_run(sources)
     plan = plan_of(run.plan, f"{sources[0] / RUN_FILE}")
-    _make_room({shard for folder in sources for shard in shards_in(folder)})
+    _allow_open_files({shard for folder in sources for shard in shards_in(folder)})
     with ExitStack() as held:
         if begun:
-            # Nothing of what is judged here may change before it is replaced.
+            # No shard that is checked now may change before it is replaced.
             for shard in sorted({shard for folder in sources for shard in shards_in(folder)}, key=lambda s: s.index):
                 held.enter_context(hold(out, shard))
-        chosen = _chosen(sources)
+        chosen = _choose_files(sources)
         for shard, path in chosen.items():
             check_shard(path, shard, run, plan)
-        # First of all, so that a merge that is cut short is a run with some of its shards, and the same command goes on.
+        # Written first, so that an interrupted merge is a run with some of its shards, and the same command resumes it.
         if not begun and not write_new(out / RUN_FILE, run.to_bytes()):
             raise InvalidRunError(
-                f"{out}: a run was begun there meanwhile; run the same command again to merge into it."
+                f"{out}: a run was begun in it meanwhile; run the same command again to merge into it."
             )
         for shard, path in chosen.items():
             if path.parent != out:
@@ -59,8 +59,8 @@ def merge(folders: Sequence[Path], out: Path) -> list[Shard]:
     return list(chosen)
 
 
-def _make_room(shards: Collection[Shard]) -> None:
-    """Let this process hold the lock of every shard at once. Raises InvalidRunError where the system does not allow that."""
+def _allow_open_files(shards: Collection[Shard]) -> None:
+    """Raise this process's limit on open files for the locks of all shards. Raises InvalidRunError where that is refused."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -69,14 +69,14 @@ def _make_room(shards: Collection[Shard]) -> None:
         return
     if hard != resource.RLIM_INFINITY and needed > hard:
         raise InvalidRunError(
-            f"{len(shards):,} shards are held at once, and this process may have {hard:,} files open; raise that limit "
+            f"{len(shards):,} shards are locked at once, but this process may open {hard:,} files only; raise that limit "
             "(ulimit -Hn), or divide a run into fewer shards."
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _same_run(folders: Sequence[Path]) -> RunHeader:
-    """The header that all of them have; the command lines may differ."""
+    """The header that all directories share; command lines may differ. Raises InvalidRunError with every difference."""
     if not folders:
         raise InvalidRunError("nothing to merge; name at least one run directory.")
     first = read_header(folders[0])
@@ -94,17 +94,17 @@ def _same_run(folders: Sequence[Path]) -> RunHeader:
     return first
 
 
-def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
-    """One file for every shard of the division."""
+def _choose_files(folders: Sequence[Path]) -> dict[Shard, Path]:
+    """The file to keep for every shard of the division. Raises InvalidRunError where one is missing or in two versions."""
     found: dict[Shard, Path] = {}
     for folder in folders:
         for shard in shards_in(folder):
             path = folder / shard_name(shard)
-            found[shard] = path if shard not in found else _further(found[shard], path)
+            found[shard] = path if shard not in found else _longer(found[shard], path)
     counts = sorted({shard.count for shard in found})
     if len(counts) != 1:
-        told = " and ".join(map(str, counts)) or "no"
-        raise InvalidRunError(f"the directories hold shards of {told} divisions; merge those of one division.")
+        listed = " and ".join(map(str, counts)) or "no"
+        raise InvalidRunError(f"the directories hold shards of {listed} divisions; merge those of one division.")
     whole = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)]
     missing = [f"{shard.index}/{shard.count}" for shard in whole if shard not in found]
     if missing:
@@ -115,7 +115,7 @@ def _chosen(folders: Sequence[Path]) -> dict[Shard, Path]:
 
 
 def check_shard(path: Path, shard: Shard, run: RunHeader, plan: Plan) -> None:
-    """Raise InvalidRunError where a shard's header is not its run's, its chain is broken or an episode stands in it wrongly."""
+    """Raise InvalidRunError where a shard's header is not its run's, its chain is broken or an episode is of another shard."""
     finished: set[str] = set()
     for line in read_shard(path):
         if not isinstance(line, ShardLine):
@@ -126,17 +126,17 @@ def check_shard(path: Path, shard: Shard, run: RunHeader, plan: Plan) -> None:
         record, name = line.record, line.record.episode_id
         index = plan.index(Unit(record.task, record.catalog, record.condition, record.repeat))
         if index is None or index % shard.count != shard.index - 1:
-            raise InvalidRunError(f"{path.parent / line.place}: episode {name} does not belong into this shard.")
+            raise InvalidRunError(f"{path.parent / line.location}: episode {name} does not belong to this shard.")
         if name in finished:
-            raise InvalidRunError(f"{path.parent / line.place}: episode {name} was completed before.")
+            raise InvalidRunError(f"{path.parent / line.location}: episode {name} was completed before.")
         if not record.infrastructure:
             finished.add(name)
 
 
-def _further(one: Path, other: Path) -> Path:
-    """Of two files of a shard the one that goes on where the other ends; `one` where they are the same.
+def _longer(one: Path, other: Path) -> Path:
+    """Of two files of a shard the one that continues the other; `one` where they are the same.
 
-    Raises InvalidRunError where neither begins as the other.
+    Raises InvalidRunError where neither continues the other.
     """
     try:
         with one.open("rb") as first, other.open("rb") as second:
@@ -152,7 +152,7 @@ def _further(one: Path, other: Path) -> Path:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, a piece at a time. Raises InvalidRunError when it cannot be read."""
+    """The bytes of a file in pieces. Raises InvalidRunError when it cannot be read."""
     try:
         with path.open("rb") as file:
             while piece := file.read(_CHUNK):

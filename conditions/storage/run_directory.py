@@ -18,12 +18,12 @@ VERDICT_FILE = "verdict.json"
 
 
 class Identities(Document):
-    """Everything that a result rests on, by fingerprint (SHA-256 in hex) or full spec; what a lock promises."""
+    """Everything that a result depends on, by fingerprint (SHA-256 in hex) or full spec; a lock promises the same."""
 
     agent: str
     """The agent's full spec."""
     catalog_view: CatalogView
-    """What of the catalogs the retriever was built over: ``full`` or ``names-only``."""
+    """The part of the catalogs that the retriever was built over: ``full`` or ``names-only``."""
     catalogs: dict[str, str]
     """Fingerprint of every catalog's whole contracts, by its size."""
     protocol: str
@@ -31,7 +31,7 @@ class Identities(Document):
     retriever: str
     """The retriever's full spec."""
     retriever_data: str
-    """Fingerprint of what the retriever reads besides entries and queries: models, word lists, weights."""
+    """Fingerprint of the data that the retriever reads besides entries and queries: models, word lists, weights."""
     state_contract: str
     """Fingerprint of the twelve fields of the execution state."""
     statistics: str
@@ -39,22 +39,22 @@ class Identities(Document):
     surface: str
     """Fingerprint of every task, prompt and key."""
     tokenizer: str
-    """Which tokenizer counts, with its version and the hash of its data."""
+    """The tokenizer that counts tokens, with its version and the hash of its data."""
 
 
 class Provenance(Document):
-    """Where a run comes from."""
+    """The command and the code that made a run."""
 
     argv: tuple[str, ...] = Field(strict=False)
     """The command as it was typed, without the program; empty for a run made from Python."""
     code: str
     """SHA-256 over the code and data of the packages."""
     commit: str | None
-    """Commit of the checkout that the program ran from; null when it is none."""
+    """Commit of the checkout that the program ran from; null where it ran from none."""
     dirty: bool | None
-    """Whether something was uncommitted there; null when unknown."""
+    """Whether the checkout had uncommitted changes; null when unknown."""
     packages: dict[str, str]
-    """Versions of the packages that results rest on."""
+    """Versions of the packages that results depend on."""
     python: str
     """Version of Python."""
 
@@ -67,7 +67,7 @@ class RunLimits(Document):
 
 
 class RunHeader(Document):
-    """run.json: what a run is of, written before its first episode."""
+    """run.json: the inputs of a run, written before its first episode."""
 
     schema_version: VersionOne
     """Version of this document and of the records."""
@@ -76,7 +76,7 @@ class RunHeader(Document):
     stamp: str
     """Why the run is exploratory; empty for the locked protocol alone. Recomputed wherever it is read."""
     identities: Identities
-    """What the result rests on."""
+    """Everything that the result depends on."""
     plan: PlanDocument
     """The grid of episodes."""
     provenance: Provenance

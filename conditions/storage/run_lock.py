@@ -1,4 +1,4 @@
-"""One process at a time on a shard of a run directory: a lock that the system releases when the process dies."""
+"""Locks that let one process at a time write to a shard of a run directory; the system releases them when it dies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemarouter.disk_cache import read_regular
 from schemarouter.errors import InvalidRunError
 
 LOCK_PREFIX = ".lock-"
-_NO_FLOCK_HERE = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK))
+_FLOCK_UNSUPPORTED = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK))
 _MAX_BYTES = 4096
 
 
@@ -28,51 +28,54 @@ def lock_name(shard: Shard) -> str:
 
 
 def hold(folder: Path, shard: Shard = WHOLE) -> AbstractContextManager[None]:
-    """Hold a shard of a run directory; as `hold_named`."""
+    """Hold the lock of a shard of a run directory; errors as `hold_named`."""
     return hold_named(folder, lock_name(shard))
 
 
 @contextmanager
-def hold_named(folder: Path, name: str, *, patience: float = 0.0) -> Iterator[None]:
-    """Hold a lock of that name in a run directory, made if need be, for the time of the block; its files are gone afterwards.
+def hold_named(folder: Path, name: str, *, timeout: float = 0.0) -> Iterator[None]:
+    """Hold a lock of that name in a run directory for the time of the block.
 
-    Raises InvalidRunError that names the process which holds it still after `patience` seconds, or where no lock can be. On a
-    file system without flock a marker file is the lock: left by a process of this host that has ended it holds nothing.
+    The directory is made if need be, and the files of the lock are removed afterwards. On a file system without flock the
+    lock is a marker file; one that a process of this host left behind when it ended is ignored.
+
+    Raises InvalidRunError, naming the holder, when another process holds the lock for longer than `timeout` seconds, and
+    where no lock can be made.
     """
     path, holder = folder / name, folder / f"{name}.holder"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = _acquired(path, patience)
+        held = _acquired(path, timeout)
     except Timeout as refused:
         raise InvalidRunError(_refusal(path, holder, Path(refused.lock_file))) from None
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
     with held:
-        told = _this_process()
+        message = _this_process()
         try:
-            # ProcessLocal anew: nothing is written through a link.
+            # Removed first, so that nothing is written through a link.
             holder.unlink(missing_ok=True)
-            holder.write_bytes(told)
+            holder.write_bytes(message)
         except OSError as error:
             raise InvalidRunError(f"{holder}: cannot be written ({error.strerror}).") from None
         try:
             yield
         finally:
-            # Taken away while it is still held: who has opened it meanwhile gets no lock on it, and opens another. Where the
-            # message is another's, so is the lock that stands there.
+            # Removed while it is still held: a process that has opened it meanwhile gets no lock on it, and opens another.
+            # Where the message is another process's, so is the lock at that path.
             with suppress(OSError):
-                if read_regular(holder, _MAX_BYTES) == told:
+                if read_regular(holder, _MAX_BYTES) == message:
                     holder.unlink()
                     path.unlink()
 
 
-def _acquired(path: Path, patience: float) -> AcquireReturnProxy[Any]:
+def _acquired(path: Path, timeout: float) -> AcquireReturnProxy[Any]:
     try:
-        return FileLock(path, fallback_to_soft=False).acquire(timeout=patience)
+        return FileLock(path, fallback_to_soft=False).acquire(timeout=timeout)
     except OSError as error:
-        if error.errno not in _NO_FLOCK_HERE:
+        if error.errno not in _FLOCK_UNSUPPORTED:
             raise
-    return SoftFileLock(f"{path}.marker").acquire(timeout=patience)
+    return SoftFileLock(f"{path}.marker").acquire(timeout=timeout)
 
 
 def _refusal(path: Path, holder: Path, lock: Path) -> str:

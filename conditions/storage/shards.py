@@ -26,7 +26,7 @@ from schemarouter.files import parse_document
 from schemarouter.records import EpisodeRecord, decode, encode
 
 SHARD_GLOB = "episodes-*.jsonl"
-# In the bytes of every record that ends so, and hardly in any other.
+# In the bytes of every record of an infrastructure failure, and in hardly any other record.
 INFRASTRUCTURE_MARK = b'"reason":"infrastructure"'
 _NAME = re.compile(r"episodes-([0-9]{5})-of-([0-9]{5})\.jsonl")
 _CHUNK = 1 << 16
@@ -38,19 +38,21 @@ def shard_name(shard: Shard) -> str:
 
 
 def shard_of(name: str) -> Shard | None:
-    """The shard of a file name, or None for a name that no shard has."""
+    """The shard with this file name, or None where no shard has it."""
     found = _NAME.fullmatch(name)
     shard = Shard(int(found[1]), int(found[2])) if found else None
     return shard if shard is not None and 1 <= shard.index <= shard.count and shard_name(shard) == name else None
 
 
 def shards_in(folder: Path) -> list[Shard]:
-    """The shards of a run directory. Raises InvalidRunError for a file that is named like one and is none."""
+    """The shards of a run directory. Raises InvalidRunError for a file whose name only resembles a shard's."""
     found = []
     for path in sorted(folder.glob(SHARD_GLOB)):
         shard = shard_of(path.name)
         if shard is None:
-            raise InvalidRunError(f"{path}: no name of a shard; they are called {shard_name(Shard(1, 1))} and so on.")
+            raise InvalidRunError(
+                f"{path}: not the name of a shard, such as {shard_name(Shard(1, 1))}; rename or remove it."
+            )
         found.append(shard)
     return found
 
@@ -61,7 +63,7 @@ def timing_name(shard: Shard) -> str:
 
 
 def header_line(run: RunHeader, shard: Shard = WHOLE) -> bytes:
-    """The first line of a shard of a run, given as its header, without its line end."""
+    """The first line of a shard of the run with this header, without its line end."""
     header = ShardHeader(
         schema_version=RUN_SCHEMA_VERSION,
         identities=run.identities,
@@ -79,14 +81,14 @@ def next_chain(chain: str, record: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShardLine:
-    """One record of a shard, where it stands (lines counted from 1), and the chain digest up to it."""
+    """One record of a shard, its location (lines counted from 1), and the chain digest up to it."""
 
     record: EpisodeRecord
-    place: str
+    location: str
     chain: str
 
 
-def _place(name: str, number: int) -> str:
+def _location(name: str, number: int) -> str:
     return f"{name}, line {number}"
 
 
@@ -101,7 +103,7 @@ def split_line(line: bytes, name: str, number: int) -> tuple[str, bytes]:
     Raises InvalidRunError, naming the file and the line's number, for anything else.
     """
     if not (line.startswith(_HEAD) and line.startswith(_MIDDLE, _CHAIN.stop) and line.endswith(_TAIL)):
-        raise InvalidRunError(f"{_place(name, number)}: no record line.")
+        raise InvalidRunError(f"{_location(name, number)}: not a record line.")
     return line[_CHAIN].decode("ascii", "replace"), line[_RECORD]
 
 
@@ -111,7 +113,7 @@ def join_line(chain: str, record: bytes) -> bytes:
 
 
 class RawLine(NamedTuple):
-    """The bytes of one record of a shard, where they stand (lines from 1), and the chain digest up to them, which holds."""
+    """The bytes of one record of a shard, its file and line (from 1), and the verified chain digest up to it."""
 
     data: bytes
     name: str
@@ -119,89 +121,88 @@ class RawLine(NamedTuple):
     chain: str
 
     @property
-    def place(self) -> str:
-        """Where it stands, in words."""
-        return _place(self.name, self.number)
+    def location(self) -> str:
+        """File and line, in words."""
+        return _location(self.name, self.number)
 
     def record(self) -> EpisodeRecord:
-        """The record. Raises InvalidRunError for bytes that are not those that this program writes of it.
-
-        They could hold a key twice.
-        """
-        told = decode(self.data, self.place)
+        """The record. Raises InvalidRunError for bytes that this program does not write: they could hold a key twice."""
+        record = decode(self.data, self.location)
         try:
-            canonical = encode(told) == self.data
+            canonical = encode(record) == self.data
         except orjson.JSONEncodeError as error:
-            raise InvalidRunError(f"{self.place}: no record that this program could have written ({error}).") from None
+            raise InvalidRunError(
+                f"{self.location}: not a record that this program could have written ({error})."
+            ) from None
         if not canonical:
             raise InvalidRunError(
-                f"{self.place}: the record is no canonical JSON (sorted keys, each once, no white space)."
+                f"{self.location}: the record is not canonical JSON (sorted keys, each once, no white space)."
             )
-        return told
+        return record
 
 
 def read_shard(path: Path) -> Iterator[ShardHeader | ShardLine]:
-    """Yield the header, then every record with its place. Raises InvalidRunError at the first line that is not right."""
+    """Yield the header, then every record with its location. Raises InvalidRunError at the first invalid line."""
     for line in read_lines(path):
-        yield ShardLine(line.record(), line.place, line.chain) if isinstance(line, RawLine) else line
+        yield ShardLine(line.record(), line.location, line.chain) if isinstance(line, RawLine) else line
 
 
 def read_lines(path: Path) -> Iterator[ShardHeader | RawLine]:
-    """Yield the header, then every record as it stands. Raises InvalidRunError for a torn line and for a broken chain.
+    """Yield the header, then the bytes of every record. Raises InvalidRunError for a torn line and for a broken chain.
 
-    A header whose bytes are not those that this program writes of it is not right: it could hold a key twice.
+    It also refuses a header whose bytes this program does not write: it could hold a key twice.
     """
     try:
         with path.open("rb") as file:
             first = file.readline()
-            place = _place(path.name, 1)
+            location = _location(path.name, 1)
             if not first.endswith(b"\n"):
-                raise InvalidRunError(f"{place}: the header is torn.")
-            yield _header(first, path.name, place)
+                raise InvalidRunError(f"{location}: the header is torn.")
+            yield _header(first, path.name, location)
             chain = sha256_hex(first[:-1])
             name = path.name
             for number, line in enumerate(file, start=2):
                 if not line.endswith(b"\n"):
                     raise InvalidRunError(
-                        f"{_place(name, number)}: torn; run the same command again to go on from here."
+                        f"{_location(name, number)}: torn; run the same command again to resume from this line."
                     )
                 stored, record = split_line(line, name, number)
                 chain = next_chain(chain, record)
                 if chain != stored:
                     raise InvalidRunError(
-                        f"{_place(name, number)}: the digest chain is broken; this line or one before it was altered."
+                        f"{_location(name, number)}: the digest chain is broken: this line or one before it was altered."
                     )
                 yield RawLine(record, name, number, chain)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
 
 
-def _header(line: bytes, name: str, place: str) -> ShardHeader:
+def _header(line: bytes, name: str, location: str) -> ShardHeader:
     try:
         value = orjson.loads(line)["header"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise InvalidRunError(f"{place}: no shard header.") from None
-    header = parse_document(value, ShardHeader, place, "shard header")
+        raise InvalidRunError(f"{location}: not a shard header.") from None
+    header = parse_document(value, ShardHeader, location, "shard header")
     if not _names_shard(name, *header.shard):
-        raise InvalidRunError(f"{place}: the header is of shard {[*header.shard]}, which is not what {name} says.")
+        raise InvalidRunError(f"{location}: the header is of shard {[*header.shard]}, but the file is named {name}.")
     # By the bytes: a line could hold a key twice.
     if canonical_json({"header": header.as_json()}) != line[:-1]:
-        raise InvalidRunError(f"{place}: the header is no canonical JSON (sorted keys, each once, no white space).")
+        raise InvalidRunError(f"{location}: the header is not canonical JSON (sorted keys, each once, no white space).")
     return header
 
 
 def _names_shard(name: str, index: int, count: int) -> bool:
-    """Whether a file's name is that of the shard."""
+    """Whether a file has the name of this shard."""
     return 1 <= index <= count and shard_name(Shard(index, count)) == name
 
 
 class ShardWriter(Closing):
-    """Appends records to a shard; opened again, it goes on after the last whole line."""
+    """Appends records to a shard; opened again, it resumes after the last whole line."""
 
     def __init__(
         self, path: Path, header: bytes, recorded: Callable[[EpisodeRecord], None] = lambda record: None
     ) -> None:
-        """Open a shard; `recorded` is told every record that stands there already."""
+        """Open a shard; `recorded` is called with every record that it holds already."""
         self.path = path
         self._recorded = recorded
         self.attempts: dict[str, int] = {}
@@ -220,7 +221,7 @@ class ShardWriter(Closing):
                 raise
 
     def _recover(self, header: bytes) -> str:
-        """Cut a torn last line off, note what is finished, and return the chain digest so far."""
+        """Truncate a torn last line, note finished episodes, and return the chain digest so far."""
         chain = sha256_hex(header)
         if not self.path.exists():
             return chain
@@ -245,13 +246,13 @@ class ShardWriter(Closing):
         return chain
 
     def note(self, name: str, *, infrastructure: bool) -> None:
-        """Count an attempt at an episode; one that the machine ended finishes nothing."""
+        """Count an attempt at an episode; after an infrastructure failure the episode is not finished."""
         self.attempts[name] = self.attempts.get(name, 0) + 1
         if not infrastructure:
             self.finished.add(name)
 
     def append(self, record: EpisodeRecord) -> None:
-        """Write a record as one line. Raises InvalidRunError when the disk does not take it; what stands stays valid."""
+        """Write a record as one line. Raises InvalidRunError when it cannot be written; earlier lines stay valid."""
         self.append_encoded(encode(record), record.episode_id, infrastructure=record.infrastructure)
 
     def append_encoded(self, data: bytes, name: str, *, infrastructure: bool) -> None:
@@ -262,12 +263,12 @@ class ShardWriter(Closing):
         self.note(name, infrastructure=infrastructure)
 
     def close(self) -> None:
-        """Bring everything to the disk."""
+        """Sync and close the file; errors as `Log.close`."""
         self._log.close()
 
 
 def _whole_lines(path: Path) -> int:
-    """How many bytes of a file are whole lines, up to and with the last line end."""
+    """The number of bytes of a file up to and including its last line end."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:
@@ -282,14 +283,17 @@ def _whole_lines(path: Path) -> int:
 
 @dataclass(frozen=True)
 class ProgressCounts:
-    """How far a run is: finished episodes, and attempts that ended for reasons of the machine."""
+    """How far a run is: finished episodes, and attempts that infrastructure failures ended."""
 
     finished: int
     failed_attempts: int
 
 
 def count_episodes(folder: Path) -> ProgressCounts:
-    """Count without checking anything: a live run is read too, whose last line may be torn. Raises InvalidRunError."""
+    """Count episodes without checking anything, also in a live run, whose last line may be torn.
+
+    Raises InvalidRunError for a file that cannot be read or holds something other than records.
+    """
     finished: set[str] = set()
     failed = 0
     for path in sorted(folder.glob(SHARD_GLOB)):
@@ -298,22 +302,22 @@ def count_episodes(folder: Path) -> ProgressCounts:
                 file.readline()
                 for number, line in enumerate(file, start=2):
                     if not line.endswith(b"\n"):
-                        # It may be whole by now: reading on would take its other half for a line.
+                        # It may be whole by now: reading on would take its second half for a line.
                         break
                     record = split_line(line, path.name, number)[1]
-                    if INFRASTRUCTURE_MARK in record and decode(record, _place(path.name, number)).infrastructure:
+                    if INFRASTRUCTURE_MARK in record and decode(record, _location(path.name, number)).infrastructure:
                         failed += 1
                     else:
-                        finished.add(_episode_of(record, _place(path.name, number)))
+                        finished.add(_episode_of(record, _location(path.name, number)))
         except OSError as error:
             raise InvalidRunError(f"{path}: cannot be read ({error.strerror}).") from None
     return ProgressCounts(len(finished), failed)
 
 
-def _episode_of(record: bytes, place: str) -> str:
-    """The name of a record's episode, read without the rest of it being checked."""
+def _episode_of(record: bytes, location: str) -> str:
+    """The id of a record's episode, read without checking the rest of the record."""
     try:
-        told = orjson.loads(record)
-        return f"{told['task']}/{told['catalog']}/{told['condition']}#{told.get('repeat', 1)}"
+        fields = orjson.loads(record)
+        return f"{fields['task']}/{fields['catalog']}/{fields['condition']}#{fields.get('repeat', 1)}"
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        raise InvalidRunError(f"{place}: no record.") from None
+        raise InvalidRunError(f"{location}: not a record.") from None

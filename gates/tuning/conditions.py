@@ -39,7 +39,7 @@ def conditions_out_of_fold(
             size: build_typed(entries_of(viewed(catalog, view)), weights=weights) for size, catalog in catalogs.items()
         }
         spec = retrievers.resolve("typed")
-        runner = Runner(protocol, surface, catalogs, retriever=spec, agent=agent, retrievers=made)
+        runner = Runner(protocol, surface, catalogs, retriever=spec, agent=agent, built_retrievers=made)
         for unit in Plan(fold.tasks, tuple(catalogs), tuple(SR_CONDITIONS)).units:
             record = runner.run(unit)
             task, catalog = surface.by_id[unit.task], catalogs[unit.catalog]

@@ -1,4 +1,4 @@
-"""``aggregate``: a complete run checked, replayed and measured."""
+"""``aggregate``: check, replay and measure a complete run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from schemarouter.cli.common import AsJson, Directory, print_stamp
 
 
 def aggregate(directory: Directory, as_json: AsJson = False) -> None:
-    """Check, replay and measure a complete run; writes aggregate.json. Refuses anything else with exit 3."""
+    """Check, replay and measure a complete run, and write aggregate.json. Anything else is refused with exit code 3."""
     from conditions.storage.run_directory import AGGREGATE_FILE
     from schemarouter.experiment import aggregate as aggregate_run
 

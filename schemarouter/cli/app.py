@@ -1,4 +1,4 @@
-"""The program: its commands, and how a mistake, an interruption and a bug end it."""
+"""The program: its commands, and the exit code after a user's mistake, an interruption and a bug."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Does retrieval from typed, observed execution state bring back a tool that the first list missed?"""
@@ -71,43 +71,43 @@ app.add_typer(state.app, name="state")
 
 
 def main() -> None:
-    """Run the program. A user's mistake is one message and an exit code; a bug is a traceback and an exit code of its own."""
+    """Run the program. A user's mistake gives one message and an exit code; a bug a traceback and an exit code of its own."""
     skip_final_gc()
     _one_thread()
-    _end_in_order()
-    _ready_streams()
+    _interrupt_on_sigterm()
+    _prepare_streams()
     code = _run()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget(sys.__stdout__)
+        _redirect_to_null(sys.__stdout__)
         code = code or EXIT_BROKEN_PIPE
     except (OSError, ValueError) as error:
-        _forget(sys.__stdout__)
-        _tell(f"error: the output cannot be written ({error}).")
+        _redirect_to_null(sys.__stdout__)
+        _print_error(f"error: the output cannot be written ({error}).")
         code = code or EXIT_INVALID
     sys.exit(code)
 
 
 def _one_thread() -> None:
-    """Numeric libraries get one thread unless somebody says otherwise: over small matrices more of them only fight."""
+    """Give numeric libraries one thread unless the environment says otherwise: over small matrices more are slower."""
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
 
 
-def _end_in_order() -> None:
-    """Whoever ends the program by SIGTERM, as batch systems do, interrupts it: what is written reaches the disk, workers end."""
+def _interrupt_on_sigterm() -> None:
+    """Treat SIGTERM, which batch systems send, as an interruption: files are synced and workers ended."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    # Only the main thread may; and what somebody else has set stays.
+    # Only the main thread may set a handler, and one that is set already stays.
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, interrupt)
 
 
-def _ready_streams() -> None:
-    """Streams that were closed lead nowhere; a locale that cannot write Korean ends no command."""
+def _prepare_streams() -> None:
+    """Replace closed streams by the null device, and escape characters that the locale cannot encode."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open to the end)
@@ -118,7 +118,7 @@ def _ready_streams() -> None:
 
 
 class _Notes:
-    """stderr: it carries progress and notes, so that one which cannot be written ends no command and changes no exit code."""
+    """stderr for progress and notes: one that cannot be written ends no command and changes no exit code."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -127,14 +127,14 @@ class _Notes:
         try:
             return self._stream.write(text)
         except OSError:
-            _forget(self._stream)
+            _redirect_to_null(self._stream)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            _forget(self._stream)
+            _redirect_to_null(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -144,45 +144,45 @@ def _run() -> int:
     try:
         app()
     except SchemaRouterError as error:
-        _tell(f"error: {error}")
+        _print_error(f"error: {error}")
         return error.exit_code
     except SystemExit as ended:
-        # typer and rich turn both of these into an exit code of their own, which would say something else here.
-        if _came_of(ended, BrokenPipeError):
-            # An exit code of its own: 0 or 1 would be a verdict.
-            _forget(sys.__stdout__)
+        # typer and rich turn both of these into exit codes that have another meaning in this program.
+        if _caused_by(ended, BrokenPipeError):
+            # Not 0 or 1, which would be a verdict.
+            _redirect_to_null(sys.__stdout__)
             return EXIT_BROKEN_PIPE
-        if _came_of(ended, KeyboardInterrupt):
-            _tell("interrupted; what was done is kept.")
+        if _caused_by(ended, KeyboardInterrupt):
+            _print_error("interrupted; finished work is kept.")
             return EXIT_INTERRUPTED
         return int(ended.code or 0)
     except OSError as error:
-        # A full disk under our output, a folder that went away: the machine's trouble, and no bug.
-        _tell(f"error: {error.filename or 'output'}: {error.strerror or error}.")
+        # A full disk or a folder that was removed is an infrastructure failure, not a bug.
+        _print_error(f"error: {error.filename or 'output'}: {error.strerror or error}.")
         return EXIT_INVALID
     except Exception:
-        # Python's own exit code for a bug is 1, which here says that a gate has failed.
+        # Python's own exit code for a bug is 1, which means in this program that the gate failed.
         with suppress(Exception):
             traceback.print_exc()
         return EXIT_BUG
     return EXIT_PASS
 
 
-def _tell(text: str) -> None:
-    """Write a line to stderr where there is one."""
+def _print_error(text: str) -> None:
+    """Write a line to stderr, if it can be written."""
     with suppress(OSError, ValueError, AttributeError):
         typer.echo(text, err=True)
 
 
-def _came_of(error: BaseException, kind: type[BaseException]) -> bool:
+def _caused_by(error: BaseException, kind: type[BaseException]) -> bool:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, kind):
         cause = cause.__cause__ or cause.__context__
     return cause is not None
 
 
-def _forget(stream: TextIO | None) -> None:
-    """Whoever read this has gone; a stream that leads nowhere keeps the interpreter from saying so again at its end."""
+def _redirect_to_null(stream: TextIO | None) -> None:
+    """Redirect a stream without a reader to the null device, so that the interpreter does not fail on it again at exit."""
     with suppress(OSError, ValueError):
         if stream is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

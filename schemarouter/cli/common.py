@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Options and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class SurfaceName(StrEnum):
 
 
 class CatalogViewName(StrEnum):
-    """What a catalog registers: everything, or names, types and descriptions alone."""
+    """What is registered of a catalog: everything, or names, types and descriptions alone."""
 
     full = "full"
     names_only = "names-only"
 
 
 def console() -> Console:
-    """A console on stdout as wide as the terminal, or 140 columns where there is none."""
+    """A console on stdout as wide as the terminal, or of 140 columns where stdout is none."""
     from rich.console import Console
 
-    made = Console()
-    return made if made.is_terminal else Console(width=_PIPE_WIDTH)
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=_PIPE_WIDTH)
 
 
 def print_stamp(stamp: str) -> None:
-    """Write the stamp of an exploratory run above what is shown of it."""
+    """Print the stamp of an exploratory run, if it has one."""
     if stamp:
         typer.echo(stamp)
 

@@ -1,4 +1,4 @@
-"""``gate``: the verdict on a complete run."""
+"""``gate``: judge a complete run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemarouter.errors import EXIT_GATE_FAILED
 
 
 def gate(directory: Directory, as_json: AsJson = False) -> None:
-    """Judge a complete run: exit 0 pass, 1 fail, 3 incomplete, altered or otherwise invalid."""
+    """Judge a complete run by the six criteria. Exit code 0: pass; 1: fail; 3: incomplete, altered or otherwise invalid."""
     from schemarouter.cli.render import print_verdict
     from schemarouter.experiment import judge
 

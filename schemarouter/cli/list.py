@@ -1,4 +1,4 @@
-"""``list``: conditions, retrievers, agents, tasks, catalogs."""
+"""``list``: conditions, retrievers, agents, catalogs, tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from schemarouter.cli.common import SurfaceName, console, print_json
 from schemarouter.errors import UsageError, closest
 
-app = typer.Typer(help="What there is.", no_args_is_help=True)
+app = typer.Typer(help="List conditions, retrievers, agents, catalogs or tasks.", no_args_is_help=True)
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
-# Below this width (columns) a query stands under its cell and not beside it.
+# On a console narrower than this (columns) a query stands below its cell, not beside it.
 _WIDE = 120
 OfSurface = Annotated[SurfaceName, typer.Option(help="Which tasks.")]
 
@@ -33,7 +33,7 @@ def _table(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
 
 @app.command()
 def conditions(as_json: AsJson = False) -> None:
-    """The arms of the experiment."""
+    """List the conditions of the experiment."""
     from conditions.registry import CONDITIONS
 
     _table([{"name": name, "shows": (kind.__doc__ or "").strip()} for name, kind in CONDITIONS.items()], as_json)
@@ -53,7 +53,7 @@ def _declarations(modules: dict[str, Any]) -> list[dict[str, Any]]:
 
 @app.command()
 def retrievers(as_json: AsJson = False) -> None:
-    """Retrievers and the arguments of their specs."""
+    """List the retrievers and the arguments of their specs."""
     from schemarouter.retrieval.registry import RETRIEVERS, declaration
 
     _table(_declarations({name: declaration(name) for name in sorted(RETRIEVERS)}), as_json)
@@ -61,7 +61,7 @@ def retrievers(as_json: AsJson = False) -> None:
 
 @app.command()
 def agents(as_json: AsJson = False) -> None:
-    """Agents and the arguments of their specs."""
+    """List the agents and the arguments of their specs."""
     from schemarouter.agents.registry import AGENTS, declaration
 
     _table(_declarations({name: declaration(name) for name in sorted(AGENTS)}), as_json)
@@ -69,7 +69,7 @@ def agents(as_json: AsJson = False) -> None:
 
 @app.command()
 def catalogs(as_json: AsJson = False) -> None:
-    """The nested catalogs with their fingerprints."""
+    """List the nested catalogs with their fingerprints."""
     from preregistration.protocol import load_protocol
     from surface.loader import load_catalogs
 
@@ -85,10 +85,10 @@ def catalogs(as_json: AsJson = False) -> None:
 @app.command()
 def tasks(
     surface: OfSurface = SurfaceName.development,
-    cell: Annotated[str, typer.Option(help="stratum/language: every task of it in full, as a reviewer reads it.")] = "",
+    cell: Annotated[str, typer.Option(help="stratum/language: show every task of this cell in full.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """The tasks of a surface: prompts, or with --cell plans, faults and authorisations too."""
+    """List the tasks of a surface: their prompts; with --cell also plans, faults and authorisations."""
     from preregistration.protocol import load_protocol
     from surface.loader import load_surface
 
@@ -108,12 +108,12 @@ def tasks(
 
 
 def stacked(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """EpisodeTable of a narrow table of tasks: the query below its cell, so that it has the width for itself."""
+    """Rows of a table of tasks for a narrow console: the query stands below its cell and has the whole width."""
     return [{"id": row["id"], "cell, query": f"{row['cell']}\n{row['query']}"} for row in rows]
 
 
 def find_cell(given: str, strata: Sequence[str], languages: Sequence[str]) -> str:
-    """The cell that is meant, its two parts in either order. Raises UsageError for one that is not there."""
+    """The cell with this name, its two parts in either order. Raises UsageError for an unknown one."""
     first, _, rest = given.partition("/")
     meant = f"{rest}/{first}" if first in languages else given
     cells = [f"{stratum}/{language}" for stratum in strata for language in languages]

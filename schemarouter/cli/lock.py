@@ -1,4 +1,4 @@
-"""``lock``: what is promised about a surface, written anew, released; and where things stand."""
+"""``lock``: write, rewrite and release the lock of a surface, and show its status."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import typer
 from schemarouter.cli.common import SurfaceName, print_json
 from schemarouter.errors import InvalidRunError
 
-app = typer.Typer(help="What is promised about a surface.", no_args_is_help=True)
-OfSurface = Annotated[SurfaceName, typer.Option(help="Which surface.")]
-Reason = Annotated[str, typer.Option(help="Why; stands in the lock's history.")]
+app = typer.Typer(help="Locks: the fingerprints that are promised of a surface.", no_args_is_help=True)
+OfSurface = Annotated[SurfaceName, typer.Option(help="Surface of the lock.")]
+Reason = Annotated[str, typer.Option(help="Why; recorded in the lock's history.")]
 AUDIT = "surface/AUDIT.md"
 
 
 @app.command()
 def write(surface: OfSurface = SurfaceName.development) -> None:
-    """Write a lock: the development surface's anew after a change that was meant, the frozen one's for the first time."""
+    """Write the lock of a surface: development after an intended change, frozen for the first time only."""
     from preregistration.lock import FILES, LOCK_SCHEMA_VERSION, Lock, read_lock
     from preregistration.protocol import load_protocol
     from surface.loader import load_surface
 
     confirmatory = load_protocol(surface).confirmatory
     if confirmatory and not load_surface(surface).tasks:
-        raise InvalidRunError(f"the {surface} surface is not written yet; there is nothing to lock.")
+        raise InvalidRunError(f"the {surface} surface has no tasks yet; there is nothing to lock.")
     if confirmatory and read_lock(surface) is not None:
         raise InvalidRunError(
-            f"{FILES[surface]} is there already and would be lost with its history. Before the release, "
-            f'schemarouter lock rewrite --surface {surface} --reason "…" writes it anew and keeps it.'
+            f"{FILES[surface]} exists and would be lost with its history. Before the release, "
+            f'schemarouter lock rewrite --surface {surface} --reason "…" replaces it and keeps the history.'
         )
     origin = {"date": _today(), "commit": _clean_commit()} if confirmatory else {}
     lock = Lock.model_validate(
@@ -37,7 +37,7 @@ def write(surface: OfSurface = SurfaceName.development) -> None:
             "schema_version": LOCK_SCHEMA_VERSION,
             "surface": str(surface),
             "confirmatory": confirmatory,
-            "fingerprints": _here(surface),
+            "fingerprints": _current_fingerprints(surface),
             **origin,
         }
     )
@@ -47,15 +47,15 @@ def write(surface: OfSurface = SurfaceName.development) -> None:
 
 @app.command()
 def status(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False) -> None:
-    """Where things stand: locked, rewritten, released, and what differs now."""
+    """Show which surfaces are locked and released, their history, and which fingerprints differ now."""
     from preregistration.lock import compare, read_lock
 
-    told: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for surface in SurfaceName:
         lock = read_lock(surface)
         row: dict[str, Any] = {"surface": str(surface), "locked": lock is not None}
         if lock is not None:
-            broken = [item.name for item in compare(lock, _here(surface)) if not item.holds]
+            broken = [item.name for item in compare(lock, _current_fingerprints(surface)) if not item.holds]
             row |= {
                 "digest": lock.digest,
                 "date": lock.date,
@@ -65,11 +65,11 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.
                 "released": lock.released,
                 "history": [_event_row(event) for event in lock.events()],
             }
-        told.append(row)
+        rows.append(row)
     if as_json:
-        print_json(told)
+        print_json(rows)
         return
-    for row in told:
+    for row in rows:
         for line in _status_lines(row):
             typer.echo(line)
 
@@ -104,50 +104,52 @@ def _event_line(row: dict[str, Any]) -> str:
 
 @app.command()
 def rewrite(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
-    """Lock things as they are now, before the release; the old lock and why it went stay in the history and the digest."""
+    """Replace a lock that is not released by the current fingerprints; its history keeps the old one and the reason."""
     from preregistration.lock import FILES, rewritten
 
-    held = _held(surface)
-    lock = rewritten(held, _here(surface), date=_today(), commit=_clean_commit(), reason=_said(reason))
+    previous = _required_lock(surface)
+    lock = rewritten(
+        previous, _current_fingerprints(surface), date=_today(), commit=_clean_commit(), reason=_required_reason(reason)
+    )
     _store(surface, lock)
     typer.echo(f"{FILES[surface]} rewritten; digest {lock.digest}.")
 
 
 @app.command()
 def release(reason: Reason, surface: OfSurface = SurfaceName.frozen) -> None:
-    """The owner's step: everything is as locked, the working tree is clean, the audit is there; from now on it may be scored."""
+    """Release a lock, so that its surface may be scored. Requires matching fingerprints, a clean checkout and the audit."""
     from conditions.running.provenance import ROOT
     from preregistration.lock import Release, require_as_locked
 
-    lock = _held(surface)
+    lock = _required_lock(surface)
     if not lock.confirmatory:
         raise InvalidRunError(f"the {surface} surface is free to use; only a confirmatory one is released.")
     if lock.released:
         raise InvalidRunError("the lock is released already.")
-    require_as_locked(lock, _here(surface))
+    require_as_locked(lock, _current_fingerprints(surface))
     if not (ROOT / AUDIT).is_file() or not (ROOT / AUDIT).read_text(encoding="utf-8").strip():
         raise InvalidRunError(f"{AUDIT} is missing or empty; the surface is not released without its audit.")
-    event = Release(kind="release", date=_today(), commit=_clean_commit(), reason=_said(reason))
+    event = Release(kind="release", date=_today(), commit=_clean_commit(), reason=_required_reason(reason))
     _store(surface, lock.model_copy(update={"history": (*lock.history, event)}))
     typer.echo(f"released; commit the lock, then: make experiment SURFACE={surface}")
 
 
 @app.command()
 def timing(surface: OfSurface = SurfaceName.frozen) -> None:
-    """How long the whole grid takes, with random(seed=1); nothing but wall times is kept."""
+    """Time the whole grid with random(seed=1); nothing but wall times is kept."""
     from conditions.running.grid_timing import time_grid
     from preregistration.protocol import load_protocol
     from surface.loader import load_catalogs, load_surface
 
     protocol = load_protocol(surface)
-    told = time_grid(protocol, load_surface(surface), load_catalogs(protocol.catalogs))
-    for name, seconds in told.seconds.items():
+    timed = time_grid(protocol, load_surface(surface), load_catalogs(protocol.catalogs))
+    for name, seconds in timed.seconds.items():
         typer.echo(f"{name}: {seconds:.2f} s")
-    typer.echo(f"{told.episodes} episodes")
+    typer.echo(f"{timed.episodes} episodes")
 
 
-def _here(surface: str) -> dict[str, str]:
-    """Every fingerprint that a lock of the surface holds, as things are here and now."""
+def _current_fingerprints(surface: str) -> dict[str, str]:
+    """The current value of every fingerprint that a lock of the surface holds."""
     from gates.identities import locked_fingerprints
 
     return locked_fingerprints(str(surface))
@@ -159,20 +161,20 @@ def _clean_commit() -> str:
     return clean_commit()
 
 
-def _held(surface: str) -> Any:
+def _required_lock(surface: str) -> Any:
     from preregistration.lock import read_lock
 
     lock = read_lock(surface)
     if lock is None:
         raise InvalidRunError(
-            f"the {surface} surface is not locked; schemarouter lock write --surface {surface} does that."
+            f"the {surface} surface is not locked; lock it with schemarouter lock write --surface {surface}."
         )
     return lock
 
 
-def _said(reason: str) -> str:
+def _required_reason(reason: str) -> str:
     if not reason.strip():
-        raise InvalidRunError("--reason is empty; say why in words.")
+        raise InvalidRunError("--reason is empty; give the reason in words.")
     return reason.strip()
 
 

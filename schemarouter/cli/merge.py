@@ -1,4 +1,4 @@
-"""``merge``: the shards of one run, made in several directories, brought together."""
+"""``merge``: copy the shards of one run from several directories into one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 
 def merge(
     directories: Annotated[list[Path], typer.Argument(help="Run directories that hold the shards of one run.")],
-    out: Annotated[Path, typer.Option(help="Run directory for all of them: a new one, or one with some already.")],
+    out: Annotated[Path, typer.Option(help="Run directory for all shards: a new one, or one that holds some already.")],
 ) -> None:
-    """Bring the shards of one run together, made in several directories; refuses what does not belong together."""
+    """Copy the shards of one run from several directories into one; shards of different runs are refused."""
     from conditions.storage.merge import merge as merge_shards
 
     shards = merge_shards(directories, out)

@@ -1,4 +1,4 @@
-"""How far a run is, while it runs: counts only, on stderr."""
+"""Progress of a run while it runs: counts only, on stderr."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import typer
 
 _EVENT_SECONDS = 1.0
 _PLAIN_LINES = 10
-# What a stream raises that was closed, is full or has lost its reader; for the last one rich ends the program.
+# What a stream raises that is closed, full or without a reader; for the last of these rich raises SystemExit.
 _UNWRITABLE = (OSError, ValueError, SystemExit)
 
 
 class Display(StrEnum):
-    """How progress is shown, on stderr."""
+    """Displays of progress on stderr."""
 
     rich = "rich"
     plain = "plain"
@@ -28,7 +28,7 @@ class Display(StrEnum):
 
 
 class _Pace:
-    """Episodes a second since the run was resumed, and how many seconds it has still to go."""
+    """Episodes a second since the run began or was resumed, and the seconds that are left."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -36,7 +36,7 @@ class _Pace:
         self._before: int | None = None
 
     def measure(self, done: int) -> dict[str, float | None]:
-        """`episodes_per_second` and `seconds_left`, each None as long as nothing is known of it."""
+        """`episodes_per_second` and `seconds_left`, each None while unknown."""
         if self._before is None:
             self._before = done
         seconds = time.monotonic() - self._start
@@ -47,12 +47,12 @@ class _Pace:
 
 @contextmanager
 def progress_display(display: Display | None) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes the numbers of episodes finished and expected: a bar on a terminal, else lines, or JSON lines.
+    """Yield a function that displays the numbers of episodes finished and expected, by default a bar on a terminal, else lines.
 
-    A display that cannot be written is dropped, and the run goes on without it.
+    A display that cannot be written is dropped, and the run continues without it.
     """
     chosen = display or (Display.rich if sys.stderr.isatty() else Display.plain)
-    open_display = {Display.none: _nothing, Display.plain: _lines, Display.json: _events, Display.rich: _bar}[chosen]
+    open_display = {Display.none: _silent, Display.plain: _lines, Display.json: _events, Display.rich: _bar}[chosen]
     with ExitStack() as opened:
         show: Callable[[int], None] | None = None
 
@@ -60,11 +60,11 @@ def progress_display(display: Display | None) -> Iterator[Callable[[int, int], N
             nonlocal show
             try:
                 if show is None:
-                    show = _nowhere
+                    show = _ignore
                     show = opened.enter_context(open_display(total))
                 show(done)
             except _UNWRITABLE:
-                show = _nowhere
+                show = _ignore
 
         try:
             yield update
@@ -73,13 +73,13 @@ def progress_display(display: Display | None) -> Iterator[Callable[[int, int], N
                 opened.close()
 
 
-def _nowhere(done: int) -> None:
+def _ignore(done: int) -> None:
     """Show nothing."""
 
 
 @contextmanager
-def _nothing(total: int) -> Iterator[Callable[[int], None]]:
-    yield _nowhere
+def _silent(total: int) -> Iterator[Callable[[int], None]]:
+    yield _ignore
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _lines(total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _events(total: int) -> Iterator[Callable[[int], None]]:
-    """A JSON object a line: ``start``, ``progress`` at most once a second, and ``end``, however the run ends."""
+    """A JSON object on each line: ``start``, ``progress`` at most once a second, and ``end``, however the run ends."""
     pace = _Pace(total)
     latest: dict[str, Any] = {"finished": 0, "expected": total}
     written_at = float("-inf")
@@ -134,7 +134,7 @@ def _bar(total: int) -> Iterator[Callable[[int], None]]:
         task = bar.add_task("episodes", total=total, pace="")
 
         def show(done: int) -> None:
-            a_second = pace.measure(done)["episodes_per_second"]
-            bar.update(task, completed=done, pace=f"{a_second:.1f}/s" if a_second else "")
+            rate = pace.measure(done)["episodes_per_second"]
+            bar.update(task, completed=done, pace=f"{rate:.1f}/s" if rate else "")
 
         yield show

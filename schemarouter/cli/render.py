@@ -1,4 +1,4 @@
-"""Verdicts and episodes for people's eyes."""
+"""Verdicts and episodes as text for a console."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _MAX_ROUTES = 20
 
 
 def number(value: float | None, *, rate: bool) -> str:
-    """A figure for a table: rates in percent, other means plainly, an undefined one by that word."""
+    """A figure for a table: a rate in percent, another mean as a number, or ``undefined``."""
     if value is None:
         return "undefined"
     return f"{100 * value:.1f} %" if rate else f"{value:,.1f}"
 
 
 def points(value: float | None) -> str:
-    """A difference of two rates for a table, which is no rate itself."""
+    """A difference of two rates for a table, in percentage points."""
     return "undefined" if value is None else f"{100 * value:+.1f} percentage points"
 
 
 def code_text(provenance: Provenance) -> str:
-    """Which code a run is of, as its header says: commit, whether that was changed, and the fingerprint of the code."""
+    """The code of a run as its header states it: commit, uncommitted changes, and fingerprint."""
     changed = {True: "uncommitted changes", False: "no uncommitted changes", None: "changes unknown"}[provenance.dirty]
     commit, code = ((text or "unknown")[:12] for text in (provenance.commit, provenance.code))
     return f"Code of the run: commit {commit}, {changed}, SHA-256 {code}."
 
 
 def interval_text(interval: Interval | None, *, rate: bool) -> str:
-    """An interval for a table; a replaced method is named."""
+    """An interval for a table; ``exact`` marks one that replaced the usual method."""
     if interval is None:
         return ""
     if interval.low is None or interval.high is None:
@@ -54,7 +54,7 @@ def interval_text(interval: Interval | None, *, rate: bool) -> str:
 
 
 def print_verdict(verdict: Verdict) -> None:
-    """The conditions, the slices, the criteria and the verdict."""
+    """Print the measures by condition, the slices, the criteria and the verdict."""
     console = make_console()
     if verdict.stamp:
         console.print(f"[bold]{verdict.stamp}[/bold]")
@@ -139,7 +139,7 @@ def _criteria(verdict: Verdict) -> Table:
 
 
 def _support_notes(verdict: Verdict) -> list[str]:
-    """Why a criterion that asks for all can hold though no interval supports it."""
+    """The note for criterion 6, which requires all calls and can hold although no interval supports it."""
     return [
         f"Criterion {item.number} holds by its count. An interval always reaches below 100 %, even when all were kept, "
         "so none can support it."
@@ -160,7 +160,7 @@ def _judgement(item: Criterion) -> tuple[str, str, str, str]:
 
 
 def print_episodes(result: CompleteRun) -> None:
-    """One line an episode."""
+    """Print the episodes of a run, one line each."""
     console = make_console()
     table = Table(box=None, pad_edge=False)
     for title in ("episode", "pass", "steps", "recall", "missed", "recovered", "turns", "schema tokens"):
@@ -181,7 +181,7 @@ def print_episodes(result: CompleteRun) -> None:
 
 
 def print_attempt(record: EpisodeRecord, query: str, catalog: Catalog) -> None:
-    """An attempt at an episode, turn by turn: exposed, called, observed, state."""
+    """Print an attempt turn by turn: tools exposed, calls, observations, states."""
     console = make_console()
 
     def line(text: str) -> None:
@@ -223,7 +223,7 @@ def _event_lines(event: object) -> list[str]:
 
 
 def _exposed(event: Exposed) -> str:
-    """The routes shown, by rank and with it where they come from a ranking."""
+    """The routes shown; those that come from a ranking with their ranks, in that order."""
     if len(event.routes) > _MAX_ROUTES:
         return f"{len(event.routes)} routes"
     ranks = {route: rank for rank, route in enumerate(event.ranking, start=1)}

@@ -1,4 +1,4 @@
-"""``reproduce``: a complete run made again."""
+"""``reproduce``: run a complete run again and compare."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from schemarouter.cli.common import Directory, print_stamp
 
 
 def reproduce(directory: Directory) -> None:
-    """Run every episode of a complete run again, with the retriever and agent it names, and compare every record.
+    """Run every episode of a complete run again, with its retriever and agent, and compare every record.
 
-    Nothing that was kept from before is used: vectors and token counts are computed anew.
+    No cache is used: vectors and token counts are computed again.
     """
     from schemarouter.cli.progress import progress_display
     from schemarouter.experiment import load_run

@@ -1,4 +1,4 @@
-"""``retrieve``: the capabilities of a catalog ranked for one query."""
+"""``retrieve``: rank the capabilities of a catalog for one query."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from schemarouter.errors import InvalidRunError, UsageError, unknown
 if TYPE_CHECKING:
     from schemarouter.retrieval.base import Ranking
 
-_SHOWN = 0.0005
+_MIN_PRINTED = 0.0005
 
 
 def retrieve(
     query: Annotated[str, typer.Argument(help="What the user asks for.")],
-    state: Annotated[Path | None, typer.Option(help="State JSON of the same query; - for stdin.")] = None,
-    catalog: Annotated[int | None, typer.Option(help="Catalog size; the protocol's smallest unless given.")] = None,
+    state: Annotated[Path | None, typer.Option(help="JSON file of a state of the same query; - for stdin.")] = None,
+    catalog: Annotated[
+        int | None, typer.Option(help="Size of the catalog; the protocol's smallest unless given.")
+    ] = None,
     retriever: Annotated[str | None, typer.Option(help="Retriever spec; the protocol's unless given.")] = None,
     catalog_view: Annotated[
         CatalogViewName, typer.Option(help="What of the catalog is registered.")
     ] = CatalogViewName.full,
     k: Annotated[
-        int | None, typer.Option("-k", help="How many candidates; the protocol's unless given.", min=1)
+        int | None, typer.Option("-k", help="Number of candidates; the protocol's unless given.", min=1)
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="What each kind of evidence gave to a score.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each kind of evidence contributes to a score.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
 ) -> None:
-    """Rank the capabilities of a catalog for a query, or for what has been observed since."""
+    """Rank the capabilities of a catalog for a query, or for a state observed after it."""
     from preregistration.lock import scoring_refusal
     from preregistration.protocol import load_protocol
     from schemarouter.catalog.views import viewed
@@ -48,7 +52,7 @@ def retrieve(
     if asks_frozen(query):
         reason = scoring_refusal("frozen", ("retrieve",))
         if reason:
-            raise InvalidRunError(f"this is a frozen task's request, or holds or is a part of one, and {reason}")
+            raise InvalidRunError(f"the query is a frozen task's request, or contains or is part of one, and {reason}")
     protocol = load_protocol("development")
     spec = registry.resolve(protocol.retriever if retriever is None else retriever)
     size = min(protocol.catalogs) if catalog is None else catalog
@@ -87,7 +91,6 @@ def _as_json(ranking: Ranking, explain: bool) -> dict[str, Any]:
 
 
 def _explained(parts: Mapping[str, float]) -> str:
-    """The parts of a score, the largest first; those that round to nothing are left out."""
-    told = sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
-    shown = [f"{name} {value:+.3f}" for name, value in told if abs(value) >= _SHOWN]
-    return "                " + ", ".join(shown)
+    """The parts of a score, the largest first; those that round to zero are left out."""
+    ordered = sorted(parts.items(), key=lambda part: (-abs(part[1]), part[0]))
+    return " " * 16 + ", ".join(f"{name} {value:+.3f}" for name, value in ordered if abs(value) >= _MIN_PRINTED)

@@ -1,4 +1,4 @@
-"""``run``: the experiment, or a part of it."""
+"""``run``: run the experiment, or a part of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemarouter.cli.progress import Display, progress_display
 
 
 class EngineName(StrEnum):
-    """Who runs the episodes: this machine's processes, or Ray's."""
+    """Engines: processes on this machine, or actors of a Ray cluster."""
 
     local = "local"
     ray = "ray"
@@ -22,45 +22,54 @@ class EngineName(StrEnum):
 
 def run(
     out: Annotated[Path, typer.Option(help="Run directory: a new one, or one of the same run to resume.")],
-    surface: Annotated[SurfaceName, typer.Option(help="Which tasks.")] = SurfaceName.development,
+    surface: Annotated[SurfaceName, typer.Option(help="Surface of the tasks.")] = SurfaceName.development,
     retriever: Annotated[str | None, typer.Option(help="Retriever spec; the protocol's unless given.")] = None,
     agent: Annotated[str | None, typer.Option(help="Agent spec; the protocol's unless given.")] = None,
-    condition: Annotated[list[str] | None, typer.Option(help="Only these conditions.")] = None,
-    catalog: Annotated[list[int] | None, typer.Option(help="Only these catalog sizes.")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only these tasks.")] = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first N episodes of the grid.")] = None,
-    repeat: Annotated[
-        int, typer.Option(help="How often the grid is run, each time with another seed of the agent.")
-    ] = 1,
+    condition: Annotated[list[str] | None, typer.Option(help="Run only this condition; may be repeated.")] = None,
+    catalog: Annotated[
+        list[int] | None, typer.Option(help="Run only over the catalog of this size; may be repeated.")
+    ] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Run only this task; may be repeated.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Run only the first N episodes of the grid.")] = None,
+    repeat: Annotated[int, typer.Option(help="Run the grid N times, each with another seed of the agent.")] = 1,
     catalog_view: Annotated[
-        CatalogViewName, typer.Option(help="What of the catalogs the retriever is built over.")
+        CatalogViewName, typer.Option(help="Part of the catalogs that the retriever is built over.")
     ] = CatalogViewName.full,
     shard: Annotated[
-        str, typer.Option(help="K/N: every N-th episode from the K-th on, as a shard of its own.")
+        str, typer.Option(help="K/N: run every N-th episode from the K-th on, as one of N shards.")
     ] = "1/1",
-    workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 1,
-    engine: Annotated[EngineName, typer.Option(help="Who runs the episodes.")] = EngineName.local,
+    workers: Annotated[int, typer.Option(help="Number of processes on this machine, or of Ray actors.")] = 1,
+    engine: Annotated[EngineName, typer.Option(help="Engine that runs the episodes.")] = EngineName.local,
     address: Annotated[str, typer.Option(help="Ray cluster to join; a local one is started unless given.")] = "",
     episode_seconds: Annotated[
-        float | None, typer.Option(help="An episode that takes longer has failed; makes a run exploratory.")
+        float | None, typer.Option(help="Fail an episode after this many seconds; makes the run exploratory.")
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Stop before an episode once so many were used.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Stop before an episode once so much was spent.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Begin no further episode once this many tokens were used.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Begin no further episode once this much money was spent; needs --prices.")
+    ] = None,
     prices: Annotated[
         Path | None,
-        typer.Option(help="TOML: a table for each agent, \\[name], with input_per_million and output_per_million."),
+        typer.Option(help="TOML file with a table \\[name] for each agent: input_per_million and output_per_million."),
     ] = None,
     exploratory: Annotated[
-        bool, typer.Option("--exploratory", help="Stamp it EXPLORATORY in any case, and resume it under other code.")
+        bool,
+        typer.Option(
+            "--exploratory", help="Stamp the run EXPLORATORY in any case, and resume it even under other code."
+        ),
     ] = False,
-    display: Annotated[Display | None, typer.Option(help="Progress on stderr; rich on a terminal, else plain.")] = None,
+    display: Annotated[
+        Display | None, typer.Option(help="Display of progress on stderr; rich on a terminal, else plain.")
+    ] = None,
 ) -> None:
-    """Run the experiment, or resume it. No outcome is shown before all of it is done."""
+    """Run the experiment, or resume it. No outcome is shown before the run is complete."""
     from conditions.running.plan import parse_shard
     from schemarouter.experiment import run_experiment
 
     with progress_display(display) as progress:
-        made = run_experiment(
+        result = run_experiment(
             out,
             surface=surface.value,
             retriever=retriever,
@@ -85,6 +94,6 @@ def run(
         )
     if display is Display.json:
         return
-    here = parse_shard(shard)
-    then = "Next" if here.count == 1 else "Next, with all shards here"
-    typer.echo(f"{len(here.units(made.plan))} episodes in {out}. {then}: schemarouter gate {out}", err=True)
+    part = parse_shard(shard)
+    then = "Next" if part.count == 1 else "Next, with all shards in it"
+    typer.echo(f"{len(part.units(result.plan))} episodes in {out}. {then}: schemarouter gate {out}", err=True)

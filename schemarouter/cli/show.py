@@ -1,4 +1,4 @@
-"""``show``: the episodes of a complete run."""
+"""``show``: print the episodes of a complete run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from schemarouter.errors import UsageError
 
 def show(
     directory: Directory,
-    episode: Annotated[str, typer.Argument(help="task/catalog/condition; every episode's outcome when left out.")] = "",
+    episode: Annotated[
+        str, typer.Argument(help="task/catalog/condition; all episodes, a line each, unless given.")
+    ] = "",
 ) -> None:
-    """One episode turn by turn, or all in a line each; only once the run is complete."""
+    """Show the episodes of a complete run in a line each, or one of them turn by turn."""
     from schemarouter.cli.render import print_attempt, print_episodes
     from schemarouter.experiment import load_complete_run, load_run
     from surface.loader import load_catalogs, load_surface
@@ -36,7 +38,7 @@ def show(
 
 
 def _near(episode: str, known: list[str]) -> str:
-    """Say that there is no such episode, and which ones come closest: of the task meant, where one can be told."""
+    """The message for an unknown episode, with the closest ones: of the closest task, where one is close enough."""
     task = get_close_matches(episode.partition("/")[0].lower(), {name.partition("/")[0] for name in known}, n=1)
     likely = {name.lower(): name for name in known if not task or name.partition("/")[0] == task[0]}
     near = [likely[name] for name in get_close_matches(episode.lower(), likely, n=10, cutoff=0.0 if task else 0.5)]

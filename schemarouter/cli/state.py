@@ -1,4 +1,4 @@
-"""``state check``: foreign state JSON read by the state contract."""
+"""``state check``: validate a state JSON by the state contract."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 
 from schemarouter.cli.common import read_input
 
-app = typer.Typer(help="Foreign state JSON.", no_args_is_help=True)
+app = typer.Typer(help="Execution states as JSON.", no_args_is_help=True)
 
 
 @app.command("check")
-def check(file: Annotated[Path, typer.Argument(help="State JSON; - for stdin.")]) -> None:
-    """Validate a state and print its canonical bytes, or say everything that is wrong with it."""
+def check(file: Annotated[Path, typer.Argument(help="JSON file of a state; - for stdin.")]) -> None:
+    """Validate a state and print its canonical bytes, or list everything that is wrong with it."""
     from schemarouter.state import ExecutionState
 
     sys.stdout.buffer.write(ExecutionState.parse(read_input(file)).canonical_json())

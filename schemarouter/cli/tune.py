@@ -1,4 +1,4 @@
-"""``tune``: choose the weights of the typed retriever on the development tasks, and show how well they do out of fold."""
+"""``tune``: fit the weights of the typed retriever to the development tasks, and show their results out of fold."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ RECORD_FILE = "tuning.json"
 
 
 def tune(
-    out: Annotated[Path, typer.Option(help="Folder for the weights and the record of how they were chosen.")],
-    surface: Annotated[SurfaceName, typer.Option(help="Which tasks; only development.")] = SurfaceName.development,
-    workers: Annotated[int, typer.Option(help="Processes; one a view of the catalog at most.", min=1)] = 2,
-    ablation: Annotated[bool, typer.Option(help="Switch each kind of evidence off in turn.")] = True,
+    out: Annotated[Path, typer.Option(help="Folder for the weights and for the record of the search.")],
+    surface: Annotated[
+        SurfaceName, typer.Option(help="Surface of the tasks; only development.")
+    ] = SurfaceName.development,
+    workers: Annotated[int, typer.Option(help="Number of processes; at most one for each catalog view.", min=1)] = 2,
+    ablation: Annotated[bool, typer.Option(help="Also evaluate without each kind of evidence in turn.")] = True,
 ) -> None:
-    """Nested cross-validation over tasks; takes some minutes and reproduces to the byte."""
+    """Fit the typed retriever by nested cross-validation over tasks. Takes minutes; reproduces to the byte."""
     from gates.tuning.report import Extent
     from gates.tuning.report import tune as run
     from preregistration.protocol import load_protocol
@@ -51,20 +53,20 @@ def _print(record: Any, protocol: Protocol) -> None:
 
     console = make_console()
     top_k, level = protocol.conditions.top_k, f"{100 * protocol.statistics.level:g}"
-    for view, told in record["views"].items():
+    for view, results in record["views"].items():
         table = Table(
             title=f"{view}: next required route in the Top-{top_k}, out of fold (logit-t {level} %)",
             title_justify="left",
         )
         for title in ("evidence", "catalog", "opening", "later"):
             table.add_column(title)
-        rows = {"all": told["out_of_fold"], **{f"without {k}": v for k, v in told.get("without", {}).items()}}
+        rows = {"all": results["out_of_fold"], **{f"without {k}": v for k, v in results.get("without", {}).items()}}
         for name, by_size in rows.items():
             for size, phases in by_size.items():
                 table.add_row(name, size, *(_cell(phases[phase]["all"]) for phase in ("opening", "later")))
         console.print(table)
-        console.print(_languages(view, told["out_of_fold"]))
-        console.print(_conditions(view, top_k, told["conditions_out_of_fold"]))
+        console.print(_languages(view, results["out_of_fold"]))
+        console.print(_conditions(view, top_k, results["conditions_out_of_fold"]))
 
 
 def _languages(view: str, by_size: Any) -> Any:
@@ -87,23 +89,23 @@ def _conditions(view: str, top_k: int, groups: Any) -> Any:
     table = Table(title=f"{view}: conditions of the experiment, out of fold", title_justify="left")
     for title in ("", f"Recall@{top_k}", "pass", "pass progr.", "recovery", "recovery progr.", "difference (Rao-Wu)"):
         table.add_column(title)
-    for name, told in groups.items():
-        low, high = told["recovery_difference"]["interval"]
+    for name, group in groups.items():
+        low, high = group["recovery_difference"]["interval"]
         table.add_row(
             name,
-            _cell(told["next_required_recall"]["state_aware"]),
-            *(_cell(told["task_pass"][arm]) for arm in ("state_aware", "progressive")),
-            *(_cell(told["initial_miss_recovery"][arm]) for arm in ("state_aware", "progressive")),
+            _cell(group["next_required_recall"]["state_aware"]),
+            *(_cell(group["task_pass"][name]) for name in ("state_aware", "progressive")),
+            *(_cell(group["initial_miss_recovery"][name]) for name in ("state_aware", "progressive")),
             "undefined" if low is None else f"[{100 * low:.1f}, {100 * high:.1f}]",
         )
     return table
 
 
-def _cell(told: Any) -> str:
-    good, every = (
-        told[name] for name in (("hits", "decision_points") if "hits" in told else ("numerator", "denominator"))
-    )
-    low, high = told["interval"]
-    if not every or low is None:
+def _cell(rate: Any) -> str:
+    names = ("hits", "decision_points") if "hits" in rate else ("numerator", "denominator")
+    numerator, denominator = (rate[name] for name in names)
+    low, high = rate["interval"]
+    if not denominator or low is None:
         return "undefined"
-    return f"{100 * good / every:.1f} % ({good}/{every}) [{100 * low:.1f}, {100 * high:.1f}]"
+    share = f"{100 * numerator / denominator:.1f} % ({numerator}/{denominator})"
+    return f"{share} [{100 * low:.1f}, {100 * high:.1f}]"

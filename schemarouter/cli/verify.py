@@ -1,4 +1,4 @@
-"""``verify``: is everything as it was promised, and are the tasks sound?"""
+"""``verify``: check every fingerprint against the locks, and every task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _report(name: str) -> dict[str, Any]:
-    """What `verify` finds on one surface: lock comparisons and problems of its tasks."""
+    """The findings on one surface: comparisons with its lock, and problems of its tasks."""
     from gates.identities import locked_fingerprints
     from preregistration.lock import compare, read_lock
     from preregistration.protocol import load_protocol
@@ -47,10 +47,10 @@ def _sound(report: dict[str, Any]) -> bool:
 def verify(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
     quality: Annotated[
-        bool, typer.Option("--quality", help="EpisodeCounts of quality of both surfaces instead; takes half a minute.")
+        bool, typer.Option("--quality", help="Check the quality of both surfaces instead; takes half a minute.")
     ] = False,
 ) -> None:
-    """Recompute every fingerprint, compare with the locks, and prove every task solvable from what is observable."""
+    """Recompute every fingerprint, compare it with the locks, and prove every task solvable from observable values."""
     if quality:
         _verify_quality(as_json)
         return
@@ -82,7 +82,7 @@ def _print_report(report: dict[str, Any]) -> None:
 
 
 def _figures() -> Iterator[tuple[str, list[Figure]]]:
-    """The figures of each surface by its name, and of the tasks of all together."""
+    """The quality figures of each surface by its name, and of the tasks of both together."""
     from preregistration.protocol import load_protocol
     from surface.audit.quality import BOUNDS, TOGETHER, figures, proofs, together
     from surface.loader import load_catalogs, load_surface

@@ -18,7 +18,7 @@ PATH = os.environ["PATH"]
 
 @pytest.fixture(scope="package", autouse=True)
 def _no_checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runs tell no commit and no dirty flag: somebody may be at work in the checkout while these tests run."""
+    """Runs record no commit and no dirty flag: somebody may be at work in the checkout while these tests run."""
     with pytest.MonkeyPatch.context() as patch:
         without_git = tmp_path_factory.mktemp("bin")
         for shell in filter(None, map(shutil.which, ("sh", "bash"))):

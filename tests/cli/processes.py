@@ -1,4 +1,4 @@
-"""Programs under faults: children that can be told from all other processes, and whose end is waited for."""
+"""Programs under faults: children that are known from all other processes, and whose end is waited for."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Family:
                         found.append(int(entry.name))
         return found
 
-    def told(self) -> str:
+    def next_line(self) -> str:
         """The next line of the child's stderr."""
         assert self.child.stderr is not None
         return self.child.stderr.readline().decode()

@@ -74,15 +74,15 @@ DAMAGE: dict[str, tuple[Alter, tuple[str, ...]]] = {
     "identity added": (_identity("moon", "full"), ("identities.moon: Extra inputs",)),
     "shard missing": (lambda f: (f / SHARD_FILE).unlink(), ("no shard",)),
     "shard empty": (lambda f: (f / SHARD_FILE).write_bytes(b""), (f"{SHARD_FILE}, line 1", "torn")),
-    "shard foreign": (lambda f: (f / SHARD_FILE).write_bytes(b'{"a":1}\n'), (f"{SHARD_FILE}, line 1", "no shard header")),
+    "shard foreign": (lambda f: (f / SHARD_FILE).write_bytes(b'{"a":1}\n'), (f"{SHARD_FILE}, line 1", "not a shard header")),
     "shard binary": (lambda f: (f / SHARD_FILE).write_bytes(b"\x00\xff\n\n"), (f"{SHARD_FILE}, line 1",)),
     "shard a folder": (_folder_as(SHARD_FILE), ("cannot be read",)),
     "line lost": (_shard(lambda x: [*x[:3], *x[4:]]), ("line 4", "chain")),
     "line twice": (_shard(lambda x: [*x, x[-1]]), ("line 22", "chain")),
     "lines swapped": (_shard(lambda x: [x[0], x[2], x[1], *x[3:]]), ("line 2", "chain")),
-    "blank line": (_shard(lambda x: [*x[:5], b"\n", *x[5:]]), ("line 6", "no record line")),
+    "blank line": (_shard(lambda x: [*x[:5], b"\n", *x[5:]]), ("line 6", "not a record line")),
     "record altered": (_shard(lambda x: [*x[:2], x[2].replace(b'"attempt":1', b'"attempt":2'), *x[3:]]), ("line 3", "chain")),
-    "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 1", "no canonical JSON",)),
+    "carriage returns": (_shard(lambda x: [line[:-1] + b"\r\n" for line in x]), ("line 1", "not canonical JSON",)),
     "header altered": (_shard(lambda x: [x[0].replace(b'"limit":20', b'"limit":21'), *x[1:]]), ("line",)),
     "shard copied": (
         lambda f: shutil.copy(f / SHARD_FILE, f / "episodes-00002-of-00002.jsonl"), ("divided in 2 ways at once", "00002.jsonl")
@@ -99,8 +99,8 @@ def test_damage_is_refused_by_every_judge_with_what_is_wrong(name: str, copy: Co
     alter, words = DAMAGE[name]
     folder = copy()
     alter(folder)
-    told = {refused(inside(command, folder), 3, *words) for command in ("gate", "show")}
-    assert len(told) == 1
+    messages = {refused(inside(command, folder), 3, *words) for command in ("gate", "show")}
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_any_bytes_in_a_shard_are_refused(data: bytes, keep: int, small: Path, t
     _plain(inside("status", folder), 0, 2, 3)
 
 
-_PLACES: tuple[tuple[str, ...], ...] = (
+_KEYS: tuple[tuple[str, ...], ...] = (
     ("identities",), ("plan",), ("stamp",), ("surface",), ("schema_version",), ("provenance",),
     ("identities", "agent"), ("identities", "retriever"), ("identities", "catalogs"), ("identities", "statistics"),
     ("plan", "tasks"), ("plan", "catalogs"), ("plan", "conditions"), ("plan", "limit"), ("plan", "episodes"),
@@ -207,15 +207,15 @@ _PLACES: tuple[tuple[str, ...], ...] = (
 _VALUES: tuple[Any, ...] = ("x", None, [[{}]])
 
 
-@pytest.mark.parametrize("place", _PLACES, ids=".".join)
+@pytest.mark.parametrize("keys", _KEYS, ids=".".join)
 @pytest.mark.parametrize("value", _VALUES, ids=json.dumps)
-def test_any_value_anywhere_in_a_header_is_told_or_harmless(place: tuple[str, ...], value: Any, copy: Copies) -> None:
+def test_any_value_anywhere_in_a_header_is_refused_or_harmless(keys: tuple[str, ...], value: Any, copy: Copies) -> None:
     folder = copy()
     run = json.loads((folder / RUN_FILE).read_bytes())
     target = run
-    for name in place[:-1]:
+    for name in keys[:-1]:
         target = target[name]
-    target[place[-1]] = value
+    target[keys[-1]] = value
     (folder / RUN_FILE).write_text(json.dumps(run))
     for command in (("status", folder), ("aggregate", folder), ("run", "--out", folder, *SMALL)):
         _plain(inside(*command), 0, 2, 3)

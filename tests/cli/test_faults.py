@@ -1,4 +1,4 @@
-"""Killed, interrupted, out of room: the same command goes on to the same result, and nothing is left behind."""
+"""Killed, interrupted, disk full: the same command resumes to the same result, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.cli.program import EPISODES, SHARD_FILE, SMALL, aggregated, copied, f
 pytestmark = pytest.mark.slow
 
 TWO = ("--workers", "2")
-# Enough for workers to be at work when the first tenth is told.
+# Enough for workers to be at work when the first tenth is reported.
 MANY = ("--retriever", "bm25", "--catalog", "100", "--limit", "120", "--display", "plain")
 FIRST = "12/120 episodes\n"
 
@@ -71,7 +71,7 @@ runpy.run_module("schemarouter", run_name="__main__", alter_sys=True)
 def test_a_kill_between_write_and_sync_loses_nothing_that_the_system_holds(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with started("run", "--out", out, *SMALL, program=UNSYNCED) as family:
-        assert family.told() == "unsynced\n"
+        assert family.next_line() == "unsynced\n"
         family.child.kill()
         family.ended()
     kept = (out / SHARD_FILE).read_bytes()
@@ -88,7 +88,7 @@ def counted(folder: Path) -> int:
 def test_ctrl_c_twice_ends_all_processes_and_the_run_goes_on(tmp_path: Path, many: bytes) -> None:
     out = tmp_path / "out"
     with started("run", "--out", out, *MANY, *TWO) as family:
-        assert family.told() == FIRST
+        assert family.next_line() == FIRST
         workers = family.others()
         assert len(workers) >= 2
         family.interrupt()
@@ -98,7 +98,7 @@ def test_ctrl_c_twice_ends_all_processes_and_the_run_goes_on(tmp_path: Path, man
         said = family.ended()
         assert family.left() == []
     assert family.child.returncode in (130, -signal.SIGINT)
-    assert said.splitlines()[-1] == "interrupted; what was done is kept." and "Traceback" not in said
+    assert said.splitlines()[-1] == "interrupted; finished work is kept." and "Traceback" not in said
     assert 12 <= counted(out) < 120
     assert goes_on(out, *MANY) == many
 
@@ -115,8 +115,8 @@ def test_an_interruption_while_workers_are_stopped_leaves_none(tmp_path: Path, m
 
     monkeypatch.setattr(pebble.ProcessPool, "stop", stopped)
     monkeypatch.setattr("conditions.running.engines.pool._PoolWorkers.wait", interrupted)
-    told = inside("run", "--out", tmp_path / "out", *SMALL, *TWO)
-    assert (told.code, told.err) == (130, "interrupted; what was done is kept.\n")
+    result = inside("run", "--out", tmp_path / "out", *SMALL, *TWO)
+    assert (result.code, result.err) == (130, "interrupted; finished work is kept.\n")
     assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -124,7 +124,7 @@ def test_an_interruption_while_workers_are_stopped_leaves_none(tmp_path: Path, m
 def test_workers_whose_parent_is_killed_end_by_themselves_and_the_run_goes_on(tmp_path: Path, many: bytes) -> None:
     out = tmp_path / "out"
     with started("run", "--out", out, *MANY, *TWO) as family:
-        assert family.told() == FIRST
+        assert family.next_line() == FIRST
         assert len(family.others()) >= 2
         family.child.kill()
         family.child.wait()
@@ -133,11 +133,11 @@ def test_workers_whose_parent_is_killed_end_by_themselves_and_the_run_goes_on(tm
     assert goes_on(out, *MANY) == many
 
 
-# --- no room, no right, no folder -----------------------------------------------------------------------------------
+# --- no space, no right, no folder ----------------------------------------------------------------------------------
 
 
 def limit_files(size: int) -> None:
-    """Files of this process and its children cannot grow beyond that, which is told and does not kill."""
+    """Files of this process and its children cannot grow beyond that, which is an error and does not kill."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
@@ -146,10 +146,10 @@ SCANT = "import tests.cli.test_faults as it; it.limit_files({size}); {program}"
 
 
 def out_of_room(family: Family, name: str) -> None:
-    """Assert that a child was refused room with one message."""
+    """Assert that a child was refused disk space with one message."""
     said = family.ended()
     assert (family.child.returncode, said.count("error: "), "Traceback" in said) == (3, 1, False), said
-    assert said.startswith("error: ") and f"{name}: cannot be written (File too large); what was done is kept." in said
+    assert said.startswith("error: ") and f"{name}: cannot be written (File too large); finished work is kept." in said
     assert family.left() == []
 
 
@@ -195,7 +195,7 @@ def _removed(out: Path) -> None:
 
 
 def _moved(out: Path) -> None:
-    out.rename(out.with_name("elsewhere"))
+    out.rename(out.with_name("moved"))
 
 
 @pytest.mark.parametrize("away", [_removed, _moved])
@@ -215,13 +215,13 @@ def test_a_directory_that_goes_away_while_it_is_written_is_one_message(
         patch.setattr(Runner, "run", running)
         refused(inside("run", "--out", out, *SMALL), 3, out, "was moved or removed")
     if away is _moved:
-        assert counted(tmp_path / "elsewhere") == after - 1
-        (tmp_path / "elsewhere").rename(out)
+        assert counted(tmp_path / "moved") == after - 1
+        (tmp_path / "moved").rename(out)
     assert inside("run", "--out", out, *SMALL).code == 0
     assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
 
 
-# --- shards that are damaged, as the commands tell it ---------------------------------------------------------------
+# --- damaged shards, as the commands report them --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -348,13 +348,13 @@ def test_counts_of_a_run_that_is_being_written_never_fail_fall_or_run_ahead(smal
     reads, failures = threading.Semaphore(0), []
 
     def read() -> None:
-        least = 0
+        finished_before = 0
         try:
             for _ in range(READS):
-                least = max(least, done)
+                finished_before = max(finished_before, done)
                 counts = count_episodes(tmp_path)
-                assert least <= counts.finished <= begun and counts == ProgressCounts(counts.finished, 0)
-                least = counts.finished
+                assert finished_before <= counts.finished <= begun and counts == ProgressCounts(counts.finished, 0)
+                finished_before = counts.finished
                 reads.release()
         except BaseException as error:
             failures.append(error)

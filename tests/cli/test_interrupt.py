@@ -1,4 +1,4 @@
-"""Ctrl-C keeps what was done; the same command goes on to the same result."""
+"""Ctrl-C keeps what was done; the same command resumes to the same result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_interruption_is_130_keeps_what_was_done_and_the_next_run_completes_i
         stdout, rest = child.communicate()
     assert first.endswith(f"/{MANY} episodes\n")
     assert (child.returncode, stdout) == (130, b"")
-    assert b"Traceback" not in rest and rest.endswith(b"interrupted; what was done is kept.\n")
+    assert b"Traceback" not in rest and rest.endswith(b"interrupted; finished work is kept.\n")
     counts = inside("status", out, "--json").json
     assert int(first.split("/")[0]) <= counts["finished"] < MANY
     assert not counts["complete"]
@@ -80,8 +80,8 @@ def test_an_interruption_says_that_what_was_done_is_kept(copy: Copies, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Runner, "run", interrupted)
-    told = inside("run", "--out", copy(lines=EPISODES - 1), *SMALL)
-    assert (told.code, told.stdout, told.err) == (130, b"", "interrupted; what was done is kept.\n")
+    result = inside("run", "--out", copy(lines=EPISODES - 1), *SMALL)
+    assert (result.code, result.stdout, result.err) == (130, b"", "interrupted; finished work is kept.\n")
 
 
 def test_a_failure_of_the_machine_is_exit_3_on_record_and_run_again(

@@ -23,9 +23,9 @@ EPISODE = "dev-de-01/100/SR-5-STATE-AWARE"
 
 def test_aggregate_says_how_many_of_how_many_and_writes_its_file(copy: Copies) -> None:
     folder = copy()
-    told = inside("aggregate", folder)
-    assert (told.code, told.err) == (0, "")
-    assert f"{EPISODES}/{EPISODES} episodes" in told.out
+    result = inside("aggregate", folder)
+    assert (result.code, result.err) == (0, "")
+    assert f"{EPISODES}/{EPISODES} episodes" in result.out
     written = (folder / AGGREGATE_FILE).read_bytes()
     assert inside("aggregate", folder, "--json").stdout == written
     assert json.loads(written)["stamp"] == STAMP
@@ -34,11 +34,11 @@ def test_aggregate_says_how_many_of_how_many_and_writes_its_file(copy: Copies) -
 
 def test_gate_json_holds_six_criteria_provenance_and_stamp(copy: Copies) -> None:
     folder = copy()
-    told = inside("gate", folder, "--json")
-    verdict = told.json
+    result = inside("gate", folder, "--json")
+    verdict = result.json
     assert [item["number"] for item in verdict["criteria"]] == [1, 2, 3, 4, 5, 6]
-    assert told.code == (0 if all(item["passed"] for item in verdict["criteria"]) else 1)
-    assert verdict["passed"] is (told.code == 0)
+    assert result.code == (0 if all(item["passed"] for item in verdict["criteria"]) else 1)
+    assert verdict["passed"] is (result.code == 0)
     assert (verdict["stamp"], verdict["confirmatory"]) == (STAMP, False)
     run = json.loads((folder / "run.json").read_bytes())
     provenance = verdict["provenance"]
@@ -48,32 +48,32 @@ def test_gate_json_holds_six_criteria_provenance_and_stamp(copy: Copies) -> None
     assert provenance["counts_sha256"] == run["identities"]["statistics"]
     assert provenance["episodes"] == {"counted": EPISODES, "expected": EPISODES}
     assert "not a language model" in provenance["agent_note"]
-    assert (folder / VERDICT_FILE).read_bytes() == told.stdout
+    assert (folder / VERDICT_FILE).read_bytes() == result.stdout
     assert (folder / AGGREGATE_FILE).exists()
-    assert told.err == ""
+    assert result.err == ""
 
 
 def test_the_gate_table_is_stamped_and_ends_with_the_verdict(copy: Copies) -> None:
-    told = inside("gate", copy())
-    first, *_, last = told.out.splitlines()
+    result = inside("gate", copy())
+    first, *_, last = result.out.splitlines()
     assert first == STAMP
     assert last.startswith("Verdict: ") and last.endswith(STAMP)
-    assert f"{EPISODES}/{EPISODES} episodes." in told.out and "not a language model" in told.out
+    assert f"{EPISODES}/{EPISODES} episodes." in result.out and "not a language model" in result.out
     for number in range(1, 7):
-        assert f"│ {number} │" in told.out
-    assert (told.code, told.err) == (1, "")
+        assert f"│ {number} │" in result.out
+    assert (result.code, result.err) == (1, "")
 
 
-def test_the_gate_table_tells_the_code_of_the_run_and_the_unit_of_differences(copy: Copies) -> None:
+def test_the_gate_table_gives_the_code_of_the_run_and_the_unit_of_differences(copy: Copies) -> None:
     folder = copy()
     code = json.loads((folder / "run.json").read_bytes())["provenance"]["code"]
-    told = inside("gate", folder).out
-    assert f"Code of the run: commit unknown, changes unknown, SHA-256 {code[:12]}." in told
+    printed = inside("gate", folder).out
+    assert f"Code of the run: commit unknown, changes unknown, SHA-256 {code[:12]}." in printed
     assert json.loads((folder / VERDICT_FILE).read_bytes())["provenance"]["provenance"]["code"] == code
-    rows = [line for line in told.splitlines() if line.startswith(("│ 1 │", "│ 2 │", "│ 3 │", "│ 6 │"))]
+    rows = [line for line in printed.splitlines() if line.startswith(("│ 1 │", "│ 2 │", "│ 3 │", "│ 6 │"))]
     assert ["percentage" in row for row in rows] == [True, False, True, False]
     assert ["%" in row.split("│")[4] for row in rows] == [False, True, False, True]
-    assert told.count("Criterion 6 holds by its count.") == 1
+    assert printed.count("Criterion 6 holds by its count.") == 1
 
 
 def test_a_verdict_that_holds_is_exit_0_and_one_that_fails_exit_1(
@@ -83,10 +83,10 @@ def test_a_verdict_that_holds_is_exit_0_and_one_that_fails_exit_1(
 
     for passed in (True, False):
         monkeypatch.setattr(experiment, "judge", lambda *a, p=passed, **o: changed(judged(*a, **o), passed=p))
-        told = inside("gate", copy())
-        assert told.code == (0 if passed else 1)
-        assert ("Verdict: PASS" in told.out) is passed
-        assert ("Verdict: FAIL" in told.out) is not passed
+        result = inside("gate", copy())
+        assert result.code == (0 if passed else 1)
+        assert ("Verdict: PASS" in result.out) is passed
+        assert ("Verdict: FAIL" in result.out) is not passed
 
 
 def test_gate_twice_says_the_same_and_changes_nothing(copy: Copies) -> None:
@@ -119,33 +119,33 @@ def test_gate_refuses_a_folder_in_the_place_of_the_aggregate(copy: Copies) -> No
 
 
 def test_an_aggregate_does_not_know_where_when_or_by_what_command_it_was_run(copy: Copies, tmp_path: Path) -> None:
-    folder = tmp_path / "elsewhere" / "deep"
+    folder = tmp_path / "moved" / "deep"
     assert inside("run", *SMALL[:-1], "plain", "--out", folder).code == 0
     assert aggregated(folder) == aggregated(copy())
 
 
 def test_the_stamp_of_a_header_is_not_believed(copy: Copies) -> None:
     """run.json can be edited; what is not the locked protocol is exploratory all the same, or refused."""
-    told = inside("gate", edit_run(copy(), stamp=""), "--json")
-    assert told.code == 3 or told.json["stamp"].startswith("EXPLORATORY")
+    result = inside("gate", edit_run(copy(), stamp=""), "--json")
+    assert result.code == 3 or result.json["stamp"].startswith("EXPLORATORY")
 
 
 @pytest.mark.parametrize("part", ["stamp", "provenance"])
 @pytest.mark.parametrize("command", ["aggregate", "gate"])
-def test_a_header_without_a_part_is_told_by_name(command: str, part: str, copy: Copies) -> None:
+def test_a_header_without_a_part_is_refused_by_name(command: str, part: str, copy: Copies) -> None:
     folder = edit_run(copy(), **{part: None})
-    told = inside(command, folder)
+    result = inside(command, folder)
     # An aggregate holds no provenance, so it need not miss it.
-    if (command, part) != ("aggregate", "provenance") or told.code:
-        refused(told, 3, "run.json", part)
+    if (command, part) != ("aggregate", "provenance") or result.code:
+        refused(result, 3, "run.json", part)
 
 
 def test_show_lists_every_episode_in_the_order_of_the_grid(copy: Copies) -> None:
     folder = copy()
-    told = inside("show", folder)
-    assert (told.code, told.err) == (0, "")
+    result = inside("show", folder)
+    assert (result.code, result.err) == (0, "")
     rows = json.loads(aggregated(folder))["rows"]
-    named = [line.split()[0] for line in told.out.splitlines() if "/100/" in line]
+    named = [line.split()[0] for line in result.out.splitlines() if "/100/" in line]
     assert named == [f"{row['task']}/{row['catalog']}/{row['condition']}" for row in rows]
 
 
@@ -155,17 +155,17 @@ def test_every_table_of_an_exploratory_run_is_stamped(copy: Copies) -> None:
     assert STAMP in inside("aggregate", folder).out
 
 
-def test_show_tells_an_episode_turn_by_turn(copy: Copies) -> None:
+def test_show_prints_an_episode_turn_by_turn(copy: Copies) -> None:
     folder = copy()
-    told = inside("show", folder, EPISODE)
-    assert (told.code, told.err) == (0, "")
-    stamp, *lines = told.out.splitlines()
+    result = inside("show", folder, EPISODE)
+    assert (result.code, result.err) == (0, "")
+    stamp, *lines = result.out.splitlines()
     assert stamp == STAMP
     assert lines[0] == f"{EPISODE}, attempt 1"
     for word in ("  exposed   (open)", "turn 1: ", "  called    ", "  observed  (", "  state     ", "ended: "):
         assert any(line.startswith(word) for line in lines), word
     queries = {row["id"]: row["query"] for row in inside("list", "tasks", "--json").json}
-    assert "".join(queries["dev-de-01"].split()) in "".join(told.out.split())
+    assert "".join(queries["dev-de-01"].split()) in "".join(result.out.split())
 
 
 def test_a_state_shown_to_a_pipe_stands_whole_on_its_line(copy: Copies) -> None:
@@ -180,25 +180,25 @@ def test_a_state_shown_to_a_pipe_stands_whole_on_its_line(copy: Copies) -> None:
     [(EPISODE.lower(), EPISODE), ("dev-de-01/100/SR-5-STATE-AWAR", EPISODE), ("dev-de-01/100/FUL", "dev-de-01/100/FULL")],
 )  # fmt: skip
 def test_show_of_an_unknown_episode_names_the_closest(given: str, near: str, copy: Copies) -> None:
-    told = inside("show", copy(), given)
-    refused(told, 2, f"unknown episode {given!r}", *(() if given.islower() else (f"Did you mean {near!r}?",)))
+    result = inside("show", copy(), given)
+    refused(result, 2, f"unknown episode {given!r}", *(() if given.islower() else (f"Did you mean {near!r}?",)))
 
 
 @pytest.mark.parametrize(
     "given", ["dev-de-01", "dev-de-01/", "DEV-DE-01/250/FULL", "dev-de-1/100/FULL", "dev-de-01/FULL"]
 )
 def test_the_task_part_of_an_unknown_episode_is_compared_first(given: str, copy: Copies) -> None:
-    told = refused(inside("show", copy(), given), 2, "Did you mean 'dev-de-01/100/", f"The run has {EPISODES}")
-    assert "dev-de-02" not in told and told.count("dev-de-01/100/") == 1 + 5
+    message = refused(inside("show", copy(), given), 2, "Did you mean 'dev-de-01/100/", f"The run has {EPISODES}")
+    assert "dev-de-02" not in message and message.count("dev-de-01/100/") == 1 + 5
 
 
 def test_the_spelling_of_capitals_is_no_other_episode_to_suggest(copy: Copies) -> None:
     refused(inside("show", copy(), EPISODE.lower()), 2, f"Did you mean {EPISODE!r}?")
 
 
-def test_of_what_is_like_no_episode_only_the_number_is_told(copy: Copies) -> None:
-    told = refused(inside("show", copy(), "§§§"), 2, "unknown episode '§§§'", f"The run has {EPISODES}")
-    assert "Did you mean" not in told and "nearest" not in told
+def test_of_what_is_like_no_episode_only_the_number_is_given(copy: Copies) -> None:
+    message = refused(inside("show", copy(), "§§§"), 2, "unknown episode '§§§'", f"The run has {EPISODES}")
+    assert "Did you mean" not in message and "nearest" not in message
 
 
 def test_exposed_routes_stand_in_the_order_of_their_ranks(copy: Copies) -> None:

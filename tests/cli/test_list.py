@@ -28,31 +28,31 @@ NAMES: dict[str, tuple[str, list[Any]]] = {
 @pytest.mark.parametrize("what", NAMES)
 def test_json_lists_every_name_in_order(what: str) -> None:
     key, names = NAMES[what]
-    told = inside("list", what, "--json")
-    assert (told.code, told.err) == (0, "")
-    assert [row[key] for row in told.json] == names
-    assert told.stdout.endswith(b"\n")
+    result = inside("list", what, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert [row[key] for row in result.json] == names
+    assert result.stdout.endswith(b"\n")
 
 
 @pytest.mark.parametrize("what", NAMES)
 def test_a_table_lists_every_name_below_the_columns_of_the_json(what: str) -> None:
     key, names = NAMES[what]
-    told = inside("list", what)
-    assert (told.code, told.err) == (0, "")
-    header, *lines = told.out.splitlines()
+    result = inside("list", what)
+    assert (result.code, result.err) == (0, "")
+    header, *lines = result.out.splitlines()
     assert header.split()[0] == key
     firsts = [line.split()[0] for line in lines if line[:1] not in ("", " ")]
     assert firsts == [str(name) for name in names]
 
 
-def test_catalogs_tell_their_fingerprints_and_effects() -> None:
+def test_catalogs_list_their_fingerprints_and_effects() -> None:
     catalogs = load_catalogs(load_protocol("development").catalogs)
     for row in inside("list", "catalogs", "--json").json:
         assert row["fingerprint"] == catalogs[row["size"]].fingerprint
         assert row["read"] + row["write"] + row["destructive"] == row["size"]
 
 
-def test_retrievers_tell_their_arguments_and_nesting() -> None:
+def test_retrievers_list_their_arguments_and_nesting() -> None:
     rows = {row["name"]: row for row in inside("list", "retrievers", "--json").json}
     assert "k1=1.5" in rows["bm25"]["arguments"] and rows["bm25"]["nested"] == ""
     assert rows["rrf"]["nested"] != ""
@@ -83,7 +83,7 @@ def test_a_cell_shows_its_tasks_in_full(cell: str) -> None:
         ("two_step_state_dependancy/ko", "two_step_state_dependency/ko"),
     ],
 )
-def test_an_unknown_cell_is_told_with_the_closest(given: str, near: str) -> None:
+def test_an_unknown_cell_is_refused_with_the_closest(given: str, near: str) -> None:
     refused(inside("list", "tasks", "--cell", given), 2, "unknown cell", repr(given), f"Did you mean '{near}")
 
 
@@ -95,18 +95,18 @@ def test_a_cell_is_known_in_either_order_of_its_parts(cell: str) -> None:
 
 @pytest.mark.parametrize("given", ["ja/three_step_state", "three_step_state/ja", "ja/three_step_dependency"])
 def test_an_unknown_cell_of_a_language_is_suggested_in_that_language(given: str) -> None:
-    told = refused(inside("list", "tasks", "--cell", given), 2, "Did you mean 'three_step_state_dependency/ja'?")
-    assert "Languages: " in told and "Strata: " in told
+    message = refused(inside("list", "tasks", "--cell", given), 2, "Did you mean 'three_step_state_dependency/ja'?")
+    assert "Languages: " in message and "Strata: " in message
 
 
 def test_a_narrow_table_of_tasks_gives_the_query_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "_PIPE_WIDTH", 80)
-    told = inside("list", "tasks").out
-    lines = [" ".join(line.split()) for line in told.splitlines()]
+    printed = inside("list", "tasks").out
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
     rows = inside("list", "tasks", "--json").json
     assert all(f"{row['id']} {row['cell']}" in lines for row in rows)
-    assert max(map(cell_len, told.splitlines())) <= 80
-    assert max(cell_len(line.strip()) for line in told.splitlines() if line.startswith(" ")) > 60
+    assert max(map(cell_len, printed.splitlines())) <= 80
+    assert max(cell_len(line.strip()) for line in printed.splitlines() if line.startswith(" ")) > 60
 
 
 def test_a_surface_without_tasks_lists_none(monkeypatch: pytest.MonkeyPatch) -> None:

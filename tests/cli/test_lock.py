@@ -49,8 +49,8 @@ def lock() -> Lock:
 
 
 def test_a_frozen_lock_is_written_with_commit_day_and_one_digest(toy: dict[str, str]) -> None:
-    told = inside("lock", "write", "--surface", "frozen")
-    assert told.code == 0 and lock().digest in told.out
+    result = inside("lock", "write", "--surface", "frozen")
+    assert result.code == 0 and lock().digest in result.out
     assert (lock().commit, lock().fingerprints) == ("c0ffee", HERE) and lock().date
     before = (protocol.FOLDER / FILES["frozen"]).read_bytes()
     refused(
@@ -85,7 +85,7 @@ def test_an_unclean_tree_is_neither_locked_nor_released(monkeypatch: pytest.Monk
         clean_commit()
 
 
-def test_status_tells_lock_rewrite_and_release(toy: dict[str, str]) -> None:
+def test_status_shows_lock_rewrite_and_release(toy: dict[str, str]) -> None:
     assert "frozen: not locked" in inside("lock", "status").out
     inside("lock", "write", "--surface", "frozen")
     assert "not released" in inside("lock", "status").out
@@ -94,9 +94,9 @@ def test_status_tells_lock_rewrite_and_release(toy: dict[str, str]) -> None:
     assert "  differs: retriever" in inside("lock", "status").out
     assert inside("lock", "rewrite", "--reason", "the same, faster").code == 0
     assert inside("lock", "release", "--reason", "the audit is done").code == 0
-    told = inside("lock", "status").out
-    assert f"rewrite: the same, faster (instead of the lock of {old.date}, digest {old.digest[:16]})" in told
-    assert "; released" in told and "release: the audit is done" in told
+    printed = inside("lock", "status").out
+    assert f"rewrite: the same, faster (instead of the lock of {old.date}, digest {old.digest[:16]})" in printed
+    assert "; released" in printed and "release: the audit is done" in printed
     row = inside("lock", "status", "--json").json[1]
     assert (row["released"], row["differing"], row["digest"]) == (True, [], lock().digest)
     rewrite, release = row["history"]
@@ -112,8 +112,8 @@ def test_whatever_moved_is_rewritten_with_the_old_lock_kept(name: str, toy: dict
     inside("lock", "write", "--surface", "frozen")
     old = lock()
     toy[name] = "moved"
-    told = inside("lock", "rewrite", "--surface", "frozen", "--reason", " it moved ")
-    assert (told.code, told.out) == (0, f"{FILES['frozen']} rewritten; digest {lock().digest}.\n")
+    result = inside("lock", "rewrite", "--surface", "frozen", "--reason", " it moved ")
+    assert (result.code, result.out) == (0, f"{FILES['frozen']} rewritten; digest {lock().digest}.\n")
     (event,) = lock().history
     assert isinstance(event, Rewrite)
     assert (event.superseded, event.commit, event.reason) == (old, "c0ffee", "it moved")
@@ -187,8 +187,8 @@ def frozen_request(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     ],
 )
 def test_a_frozen_request_is_refused_however_it_is_written(change: Callable[[str], str], frozen_request: str) -> None:
-    told = inside("retrieve", change(frozen_request), "--retriever", "bm25")
-    refused(told, 3, "a frozen task's request", "not released")
+    result = inside("retrieve", change(frozen_request), "--retriever", "bm25")
+    refused(result, 3, "a frozen task's request", "not released")
 
 
 def test_a_few_words_of_a_frozen_request_are_anybodys(frozen_request: str) -> None:
@@ -217,12 +217,12 @@ def test_a_released_surface_is_not_run_when_anything_differs_from_its_lock(toy: 
     inside("lock", "write", "--surface", "frozen")
     inside("lock", "release", "--reason", "the audit is done")
     toy["surface"] = "other"
-    told = inside("run", "--surface", "frozen", "--out", tmp_path / "out", "--exploratory", *SMALL)
-    refused(told, 3, "surface: locked", "here other")
+    result = inside("run", "--surface", "frozen", "--out", tmp_path / "out", "--exploratory", *SMALL)
+    refused(result, 3, "surface: locked", "here other")
     assert not (tmp_path / "out").exists()
 
 
-def test_timing_tells_the_seconds_of_each_condition_and_keeps_nothing(
+def test_timing_prints_the_seconds_of_each_condition_and_keeps_nothing(
     toy: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = itertools.count(step=0.5)
@@ -232,8 +232,8 @@ def test_timing_tells_the_seconds_of_each_condition_and_keeps_nothing(
     monkeypatch.setattr("surface.loader.frozen_queries", dict)
     plan = make_plan(toy_protocol(), SURFACE)
     each = 0.5 * len(plan.units) / len(plan.conditions)
-    told = inside("lock", "timing", "--surface", "frozen")
-    assert (told.code, told.err) == (0, "")
+    result = inside("lock", "timing", "--surface", "frozen")
+    assert (result.code, result.err) == (0, "")
     lines = [f"{name}: {each:.2f} s" for name in plan.conditions]
-    assert told.out.splitlines() == [*lines, f"{len(plan.units)} episodes"]
+    assert result.out.splitlines() == [*lines, f"{len(plan.units)} episodes"]
     assert {path.name for path in protocol.FOLDER.iterdir()} == set(protocol.FILES.values())

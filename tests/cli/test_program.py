@@ -39,9 +39,9 @@ def test_help_and_usage_load_nothing_heavy(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
-    told = inside(*command, "--help")
-    assert (told.code, told.err) == (0, "")
-    assert "Usage:" in told.out
+    result = inside(*command, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert "Usage:" in result.out
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     ids=" ".join,
 )  # fmt: skip
 def test_a_command_line_that_does_not_parse_is_exit_2_on_stderr(arguments: tuple[str, ...]) -> None:
-    told = inside(*arguments)
-    assert (told.code, told.stdout) == (2, b"")
-    assert "Error" in told.err and "Usage" in told.err
+    result = inside(*arguments)
+    assert (result.code, result.stdout) == (2, b"")
+    assert "Error" in result.err and "Usage" in result.err
 
 
 def test_the_program_says_which_it_is() -> None:
-    told = inside("--version")
-    assert (told.code, told.stdout, told.err) == (
+    result = inside("--version")
+    assert (result.code, result.stdout, result.err) == (
         0,
         f"schemarouter-research {version('schemarouter-research')}\n".encode(),
         "",
@@ -86,10 +86,10 @@ def test_a_mistake_is_one_message_and_a_bug_is_a_traceback(monkeypatch: pytest.M
     monkeypatch.setattr(listing, "_table", mistake)
     assert refused(inside("list", "agents"), 3) == "error: what is wrong.\n"
     monkeypatch.setattr(listing, "_table", bug)
-    told = inside("list", "agents")
+    result = inside("list", "agents")
     # Neither a pass nor a failed gate: no other outcome has this exit code.
-    assert (told.code, told.stdout) == (70, b"")
-    assert told.err.startswith("Traceback") and "ZeroDivisionError" in told.err
+    assert (result.code, result.stdout) == (70, b"")
+    assert result.err.startswith("Traceback") and "ZeroDivisionError" in result.err
 
 
 @pytest.mark.slow
@@ -103,18 +103,18 @@ def test_a_mistake_is_one_message_and_a_bug_is_a_traceback(monkeypatch: pytest.M
     ids=["pass", "usage", "invalid"],
 )
 def test_exit_codes_and_streams_seen_from_outside(arguments: tuple[str, ...], code: int) -> None:
-    told = outside(*arguments)
-    assert told.code == code
-    assert (told.stdout == b"") == (code != 0)
-    assert (told.err == "") == (code == 0)
-    assert "Traceback" not in told.err
+    result = outside(*arguments)
+    assert result.code == code
+    assert (result.stdout == b"") == (code != 0)
+    assert (result.err == "") == (code == 0)
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "display"), [("gone", "json"), ("gone", "rich"), ("full", "plain"), ("full", "none")]
 )
-def test_a_run_goes_on_to_its_end_when_nobody_can_be_told(where: str, display: str, tmp_path: Path) -> None:
+def test_a_run_ends_as_ever_when_no_stream_can_be_written(where: str, display: str, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = ("run", "--out", str(tmp_path / "run"), "--retriever", "bm25", "--limit", "5", "--display", display)
@@ -128,7 +128,7 @@ def test_a_run_goes_on_to_its_end_when_nobody_can_be_told(where: str, display: s
 
 
 @pytest.mark.slow
-def test_a_mistake_keeps_its_exit_code_when_nobody_can_be_told() -> None:
+def test_a_mistake_keeps_its_exit_code_when_no_stream_can_be_written() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "schemarouter", "status", "no-such-folder"],
@@ -141,9 +141,9 @@ def test_a_mistake_keeps_its_exit_code_when_nobody_can_be_told() -> None:
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
 def test_a_locale_that_cannot_write_korean_ends_no_command(locale: str) -> None:
     changes = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    told = outside("list", "tasks", env=environment(**changes))
-    assert (told.code, told.err) == (0, "")
-    assert b"\\u" in told.stdout
+    result = outside("list", "tasks", env=environment(**changes))
+    assert (result.code, result.err) == (0, "")
+    assert b"\\u" in result.stdout
 
 
 @pytest.mark.slow

@@ -42,9 +42,9 @@ def _state(**changes: Any) -> dict[str, Any]:
 def test_retrieve_prints_what_the_retriever_ranks() -> None:
     catalog = load_catalogs([100])[100]
     ranking = build_retriever("bm25", catalog).rank(QUERY, k=5)
-    told = inside("retrieve", QUERY, *BM25)
-    assert (told.code, told.err) == (0, "")
-    assert [line.split()[2] for line in told.out.splitlines()] == [item for item, _ in ranking.items]
+    result = inside("retrieve", QUERY, *BM25)
+    assert (result.code, result.err) == (0, "")
+    assert [line.split()[2] for line in result.out.splitlines()] == [item for item, _ in ranking.items]
     assert len(ranking.items) == 5
     parsed = inside("retrieve", QUERY, *BM25, "--json").json
     assert [(c["id"], c["score"]) for c in parsed["candidates"]] == [*ranking.items]
@@ -52,7 +52,7 @@ def test_retrieve_prints_what_the_retriever_ranks() -> None:
     assert parsed["catalog"] == {"size": 100, "view": "full", "fingerprint": catalog.fingerprint}
 
 
-def test_what_a_ranking_used_is_told_where_it_used_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_ranking_used_is_printed_where_it_used_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     used = Ranking((("cmms.create_work_order", 1.0),), usage=Usage(model_tokens=120, calls=2, cost=0.0125))
     fixed = SimpleNamespace(rank=lambda query, *, k: used)
     assert "usage" not in inside("retrieve", QUERY, *BM25, "--json").json
@@ -91,36 +91,36 @@ def test_a_state_from_a_file_or_from_stdin_ranks_for_what_was_observed(tmp_path:
     ],
     ids=["mismatch", "unknown", "nesting", "missing", "folder"],
 )
-def test_a_lookup_that_cannot_be_done_is_told(arguments: tuple[str, ...], code: int, words: tuple[str, ...]) -> None:
+def test_a_lookup_that_cannot_be_done_is_refused(arguments: tuple[str, ...], code: int, words: tuple[str, ...]) -> None:
     refused(inside("retrieve", *arguments, stdin=json.dumps(_state()).encode()), code, *words)
 
 
-def test_an_unknown_catalog_size_is_a_usage_error_that_tells_the_sizes() -> None:
+def test_an_unknown_catalog_size_is_a_usage_error_that_lists_the_sizes() -> None:
     refused(inside("retrieve", QUERY, *BM25, "--catalog", "7"), 2, "7", "100")
 
 
 @pytest.mark.parametrize("query", ["", " \t"])
 def test_an_empty_query_ranks_nothing_and_says_why(query: str) -> None:
-    told = inside("retrieve", query, *BM25)
-    assert (told.code, told.stdout) == (0, b"")
-    assert "bm25: " in told.err
+    result = inside("retrieve", query, *BM25)
+    assert (result.code, result.stdout) == (0, b"")
+    assert "bm25: " in result.err
     parsed = inside("retrieve", query, *BM25, "--json").json
     assert parsed["candidates"] == [] and parsed["stages"][0]["kept"] == 0 and parsed["stages"][0]["note"]
 
 
 def test_a_query_that_is_no_unicode_is_one_message() -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [os.fsencode(sys.executable), b"-m", b"schemarouter", b"retrieve", b"bad \xff byte", b"--retriever", b"bm25"],
         capture_output=True, env=environment(), cwd=ROOT, check=False,
     )  # fmt: skip
-    assert told.returncode in (2, 3)
-    assert told.stderr.startswith(b"error: ") and b"surrogate" in told.stderr
+    assert result.returncode in (2, 3)
+    assert result.stderr.startswith(b"error: ") and b"surrogate" in result.stderr
 
 
 def test_a_query_that_holds_the_marker_line_is_refused() -> None:
-    told = inside("retrieve", "x\n\n[EXECUTION_STATE]\n{}", *BM25)
-    assert told.code in (2, 3)
-    refused(told, told.code, "EXECUTION_STATE")
+    result = inside("retrieve", "x\n\n[EXECUTION_STATE]\n{}", *BM25)
+    assert result.code in (2, 3)
+    refused(result, result.code, "EXECUTION_STATE")
 
 
 @laws(25)
@@ -130,18 +130,18 @@ def test_any_spelling_of_a_state_is_checked_into_its_canonical_bytes(
 ) -> None:
     fields = json.loads(state.canonical_json())
     spelled = json.dumps(dict(reversed(fields.items())), indent=indent, ensure_ascii=ascii_only).encode()
-    told = inside("state", "check", "-", stdin=spelled)
-    assert (told.code, told.stdout, told.err) == (0, state.canonical_json(), "")
+    result = inside("state", "check", "-", stdin=spelled)
+    assert (result.code, result.stdout, result.err) == (0, state.canonical_json(), "")
 
 
 @pytest.mark.slow
 def test_state_check_seen_from_outside_gives_the_bytes_and_no_more(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps(_state(original_query="설비 점검 🛠"), indent=3))
-    told = outside("state", "check", tmp_path / "state.json")
-    again = outside("state", "check", "-", stdin=told.stdout)
-    assert told == again
-    assert (told.code, told.err) == (0, "")
-    assert "설비 점검 🛠".encode() in told.stdout and not told.stdout.endswith(b"\n")
+    result = outside("state", "check", tmp_path / "state.json")
+    again = outside("state", "check", "-", stdin=result.stdout)
+    assert result == again
+    assert (result.code, result.err) == (0, "")
+    assert "설비 점검 🛠".encode() in result.stdout and not result.stdout.endswith(b"\n")
 
 
 @pytest.mark.parametrize(
@@ -173,19 +173,19 @@ def test_a_missing_field_is_named(field: str) -> None:
     refused(inside("state", "check", "-", stdin=json.dumps(state).encode()), 3, field, "missing")
 
 
-def test_all_mistakes_of_a_state_are_told_at_once() -> None:
+def test_all_mistakes_of_a_state_are_listed_at_once() -> None:
     broken = _state(mood=1, observation_units=["b", "a"], task_incomplete_boolean="no")
     del broken["original_query"]
-    told = inside("state", "check", "-", stdin=json.dumps(broken).encode())
-    refused(told, 3, "mood", "observation_units", "task_incomplete_boolean", "original_query")
+    result = inside("state", "check", "-", stdin=json.dumps(broken).encode())
+    refused(result, 3, "mood", "observation_units", "task_incomplete_boolean", "original_query")
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_a_forbidden_field_is_told_before_an_unknown_one(name: str) -> None:
+def test_a_forbidden_field_is_reported_before_an_unknown_one(name: str) -> None:
     spelled = name.upper().replace("_", "-")
     for broken in ({"aaa_unknown": 1, **_state(), spelled: 1}, _state(mood={"deep": [{spelled: None}]})):
-        told = refused(inside("state", "check", "-", stdin=json.dumps(broken).encode()), 3, spelled)
-        assert "unknown state field" not in told and "forbidden" in told.lower()
+        message = refused(inside("state", "check", "-", stdin=json.dumps(broken).encode()), 3, spelled)
+        assert "unknown state field" not in message and "forbidden" in message.lower()
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_forbidden_field_is_told_before_an_unknown_one(name: str) -> None:
          "brackets", "objects", "closed brackets", "long number"],
 )  # fmt: skip
 def test_what_is_no_state_at_all_is_one_short_message(data: bytes) -> None:
-    told = refused(inside("state", "check", "-", stdin=data), 3, "not an execution state")
-    assert len(told) < 1_000
+    message = refused(inside("state", "check", "-", stdin=data), 3, "not an execution state")
+    assert len(message) < 1_000
 
 
 @pytest.mark.slow
@@ -206,9 +206,9 @@ def test_ten_megabytes_of_brackets_seen_from_outside(tmp_path: Path) -> None:
     refused(outside("state", "check", tmp_path / "deep.json"), 3, "nested too deeply")
 
 
-@pytest.mark.parametrize("place", ["nowhere.json", ".", "n" * 300])
-def test_a_state_file_that_cannot_be_read_is_a_usage_error(place: str, tmp_path: Path) -> None:
-    refused(inside("state", "check", tmp_path / place), 2, "cannot be read")
+@pytest.mark.parametrize("name", ["nowhere.json", ".", "n" * 300])
+def test_a_state_file_that_cannot_be_read_is_a_usage_error(name: str, tmp_path: Path) -> None:
+    refused(inside("state", "check", tmp_path / name), 2, "cannot be read")
 
 
 def test_keys_given_twice_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""``run``: what it refuses, what it writes, and that it tells no outcome."""
+"""``run``: what it refuses, what it writes, and that it shows no outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.cli.program import (
 pytestmark = pytest.mark.slow
 
 COUNTS = re.compile(r"\d+/\d+ episodes")
-ELSEWHERE: dict[str, Any] = {
+OTHER_CODE: dict[str, Any] = {
     "argv": [],
     "code": "0" * 64,
     "commit": None,
@@ -73,15 +73,15 @@ def test_what_is_not_in_the_grid_is_refused_with_the_closest(
 
 @pytest.mark.parametrize("more", [(), ("--exploratory",), ("--limit", "1", "--exploratory")], ids=" ".join)
 def test_the_frozen_surface_is_refused_with_the_reason(more: tuple[str, ...], tmp_path: Path) -> None:
-    told = inside("run", "--out", tmp_path / "out", "--surface", "frozen", *more)
-    refused(told, 3, "frozen surface is locked", "not released", "--surface development")
+    result = inside("run", "--out", tmp_path / "out", "--surface", "frozen", *more)
+    refused(result, 3, "frozen surface is locked", "not released", "--surface development")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_tells_counts_on_stderr_and_nothing_else(tmp_path: Path) -> None:
-    told = inside("run", "--out", tmp_path / "out", *SMALL[:-1], "plain")
-    assert (told.code, told.stdout) == (0, b"")
-    *progress, last = told.err.splitlines()
+def test_a_run_reports_counts_on_stderr_and_nothing_else(tmp_path: Path) -> None:
+    result = inside("run", "--out", tmp_path / "out", *SMALL[:-1], "plain")
+    assert (result.code, result.stdout) == (0, b"")
+    *progress, last = result.err.splitlines()
     assert progress == [f"{done}/{EPISODES} episodes" for done in range(2, EPISODES + 1, 2)]
     assert last == f"{EPISODES} episodes in {tmp_path / 'out'}. Next: schemarouter gate {tmp_path / 'out'}"
 
@@ -94,11 +94,11 @@ def test_a_run_directory_holds_header_shard_and_wall_times(small: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["a_file", "a_file/below", "a_file/below/deep", "n" * 300], ids=["file", "below", "deep", "long"]
+    "name", ["a_file", "a_file/below", "a_file/below/deep", "n" * 300], ids=["file", "below", "deep", "long"]
 )
-def test_an_out_that_cannot_be_written_is_one_message(place: str, tmp_path: Path) -> None:
+def test_an_out_that_cannot_be_written_is_one_message(name: str, tmp_path: Path) -> None:
     (tmp_path / "a_file").write_text("mine")
-    refused(inside("run", "--out", tmp_path / place, *SMALL), 3, tmp_path / place)
+    refused(inside("run", "--out", tmp_path / name, *SMALL), 3, tmp_path / name)
     assert files(tmp_path) == {"a_file": b"mine"}
 
 
@@ -145,8 +145,8 @@ def test_another_command_on_the_same_directory_is_refused_with_the_differences(
 ) -> None:
     folder = copy(lines=7)
     before = files(folder)
-    told = refused(inside("run", "--out", folder, "--display", "none", *command), 3, "another run", *differing)
-    assert "argv" not in told
+    message = refused(inside("run", "--out", folder, "--display", "none", *command), 3, "another run", *differing)
+    assert "argv" not in message
     assert files(folder) == before
 
 
@@ -154,7 +154,7 @@ def test_a_run_of_other_code_is_refused_with_the_difference(copy: Copies) -> Non
     folder = copy(lines=7)
     run = inside("status", folder, "--json").json["stamp"]
     assert run.startswith("EXPLORATORY")
-    edit_run(folder, provenance={**ELSEWHERE, "commit": "0" * 40, "python": "3.0"})
+    edit_run(folder, provenance={**OTHER_CODE, "commit": "0" * 40, "python": "3.0"})
     refused(inside("run", "--out", folder, *SMALL), 3, "provenance.commit", "provenance.python: '3.0' there")
 
 
@@ -162,21 +162,21 @@ def test_a_run_whose_code_was_changed_since_is_refused(copy: Copies, monkeypatch
     folder = copy(lines=7)
     before = files(folder)
     monkeypatch.setattr(provenance, "code_fingerprint", lambda root: "f" * 64)
-    told = refused(inside("run", "--out", folder, *SMALL), 3, "provenance.code", f"{'f' * 64!r} now")
-    assert told.count("provenance.") == 1
+    message = refused(inside("run", "--out", folder, *SMALL), 3, "provenance.code", f"{'f' * 64!r} now")
+    assert message.count("provenance.") == 1
     assert files(folder) == before
 
 
 def test_a_run_that_is_in_use_is_refused_by_run_and_counted_by_status(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, told, counted = tmp_path / "out", [], []
+    out, outcomes, counted = tmp_path / "out", [], []
     begun: list[Unit] = []
     run = Runner.run
 
     def running(self: Runner, unit: Unit, *, attempt: int = 1) -> EpisodeRecord:
         if len(begun) in (0, 7, EPISODES - 1):
-            told.append(inside("run", "--out", out, *SMALL))
+            outcomes.append(inside("run", "--out", out, *SMALL))
             counted.append(inside("status", out, "--json").json["finished"])
         begun.append(unit)
         return run(self, unit, attempt=attempt)
@@ -184,9 +184,9 @@ def test_a_run_that_is_in_use_is_refused_by_run_and_counted_by_status(
     with monkeypatch.context() as patch:
         patch.setattr(Runner, "run", running)
         assert inside("run", "--out", out, *SMALL).code == 0
-    for outcome in told:
+    for outcome in outcomes:
         refused(outcome, 3, out, f"in use by process {os.getpid()} on host", "since 20")
-    assert (counted, len(told)) == ([0, 7, EPISODES - 1], 3)
+    assert (counted, len(outcomes)) == ([0, 7, EPISODES - 1], 3)
     assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
     assert {*files(out)} == {RUN_FILE, SHARD_FILE, timing_name(WHOLE)}
 
@@ -230,10 +230,10 @@ def test_a_git_that_fails_is_refused_and_not_taken_for_no_commit(
 
 def test_aggregate_counts_all_of_a_partial_grid(tmp_path: Path) -> None:
     chosen = ("--task", "dev-ko-02", "--task", "dev-en-01", "--condition", "FULL", "--condition", "SR-5-STATIC")
-    told = inside(
+    result = inside(
         "run", "--out", tmp_path / "out", "--retriever", "bm25", "--display", "none", "--catalog", "100", *chosen
     )
-    assert told.err.startswith("4 episodes in ")
+    assert result.err.startswith("4 episodes in ")
     assert b'"expected": 4' in aggregated(tmp_path / "out")
 
 
@@ -270,16 +270,16 @@ def test_wall_times_that_cannot_be_written_are_one_message_and_the_run_goes_on_l
     out.mkdir()
     (out / RUN_FILE).write_bytes((small / RUN_FILE).read_bytes())
     (out / timing_name(WHOLE)).symlink_to("/dev/full")
-    told = refused(
+    message = refused(
         inside("run", "--out", out, *SMALL), 3, timing_name(WHOLE), "cannot be written (No space left on device)"
     )
-    assert told.count(timing_name(WHOLE)) == 1
+    assert message.count(timing_name(WHOLE)) == 1
     (out / timing_name(WHOLE)).unlink()
     assert inside("run", "--out", out, *SMALL).code == 0
     assert (out / SHARD_FILE).read_bytes() == (small / SHARD_FILE).read_bytes()
 
 
-def test_an_out_whose_name_is_no_unicode_is_run_into_and_told_escaped(tmp_path: Path) -> None:
+def test_an_out_whose_name_is_no_unicode_is_run_into_and_printed_escaped(tmp_path: Path) -> None:
     out = tmp_path / "r\udcff"
     made = outside("run", "--out", out, "--retriever", "bm25", "--limit", "1", "--display", "none")
     assert (made.code, "Traceback" in made.err) == (0, False), made.err
@@ -296,8 +296,8 @@ def test_a_run_over_another_view_of_the_catalogs_says_so_and_is_made_again_in_it
     header = json.loads((tmp_path / "names-only" / RUN_FILE).read_bytes())
     assert header["identities"]["catalog_view"] == "names-only"
     assert "another view of the catalogs" in header["stamp"]
-    told = inside("run", "--out", tmp_path / "full", "--catalog-view", "names-only", *tasks)
-    refused(told, 3, "identities.catalog_view", "'full'", "'names-only'")
+    result = inside("run", "--out", tmp_path / "full", "--catalog-view", "names-only", *tasks)
+    refused(result, 3, "identities.catalog_view", "'full'", "'names-only'")
 
 
 def test_an_unknown_view_in_a_header_is_refused_by_name(copy: Copies) -> None:

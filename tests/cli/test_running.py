@@ -1,4 +1,4 @@
-"""``run`` and ``merge``: shards, workers, limits, displays, and going on under other code."""
+"""``run`` and ``merge``: shards, workers, limits, displays, and resuming under other code."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_shards_made_apart_and_merged_are_the_run_of_one_process(tmp_path: Path,
         made = inside("run", "--out", folder, *GRID, *QUIET, "--shard", f"{index}/3")
         expected = len(range(index, 11, 3))
         assert (made.code, made.err) == (
-            0, f"{expected} episodes in {folder}. Next, with all shards here: schemarouter gate {folder}\n",
+            0, f"{expected} episodes in {folder}. Next, with all shards in it: schemarouter gate {folder}\n",
         )  # fmt: skip
         assert inside("status", folder).out == f"{expected}/10 episodes\n"
     merged = inside("merge", *reversed(apart), "--out", tmp_path / "merged")
-    told = f"3 shards in {tmp_path / 'merged'}. Next: schemarouter gate {tmp_path / 'merged'}\n"
-    assert (merged.code, merged.stdout, merged.err) == (0, b"", told)
+    next_step = f"3 shards in {tmp_path / 'merged'}. Next: schemarouter gate {tmp_path / 'merged'}\n"
+    assert (merged.code, merged.stdout, merged.err) == (0, b"", next_step)
     assert aggregated(tmp_path / "merged") == whole
     assert inside("status", tmp_path / "merged").out == "10/10 episodes, complete\n"
 
@@ -88,11 +88,11 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "repeat of what repeats itself": (
         ("--repeat", "2"), ("--repeat 2", "reference(probe=true) takes no seed", "leave it out"),
     ),
-    "no seconds": (("--episode-seconds", "0"), ("--episode-seconds is more than 0", "0.0")),
-    "seconds nan": (("--episode-seconds", "nan"), ("--episode-seconds is more than 0", "nan")),
+    "no seconds": (("--episode-seconds", "0"), ("--episode-seconds must be more than 0", "0.0")),
+    "seconds nan": (("--episode-seconds", "nan"), ("--episode-seconds must be more than 0", "nan")),
     "seconds beyond timers": (("--episode-seconds", "1e300"), ("at most 1,000,000, got 1e+300",)),
-    "seconds inf": (("--episode-seconds", "inf"), ("--episode-seconds is more than 0", "inf")),
-    "no tokens": (("--max-tokens", "0"), ("--max-tokens is more than 0, got 0",)),
+    "seconds inf": (("--episode-seconds", "inf"), ("--episode-seconds must be more than 0", "inf")),
+    "no tokens": (("--max-tokens", "0"), ("--max-tokens must be more than 0, got 0",)),
     "cost without prices": (("--max-cost", "1"), ("--max-cost needs --prices",)),
     "address alone": (("--address", "127.0.0.1:1"), ("--address", "--engine ray")),
 }  # fmt: skip
@@ -106,11 +106,11 @@ def test_an_option_that_cannot_be_is_one_message_with_the_remedy(name: str, tmp_
 
 
 @pytest.mark.parametrize("options", [("--display", "loud"), ("--engine", "steam")], ids=" ".join)
-def test_an_option_of_no_known_value_is_told_with_what_it_may_be(options: tuple[str, str], tmp_path: Path) -> None:
-    told = inside("run", "--out", tmp_path / "out", *GRID, *options)
-    assert (told.code, told.stdout) == (2, b"") and "Traceback" not in told.err
+def test_an_option_of_no_known_value_is_refused_with_what_it_may_be(options: tuple[str, str], tmp_path: Path) -> None:
+    result = inside("run", "--out", tmp_path / "out", *GRID, *options)
+    assert (result.code, result.stdout) == (2, b"") and "Traceback" not in result.err
     words = (*options, {"--display": "json", "--engine": "ray"}[options[0]])
-    assert [word for word in words if word not in told.err] == []
+    assert [word for word in words if word not in result.err] == []
     assert not (tmp_path / "out").exists()
 
 
@@ -141,8 +141,8 @@ def test_a_table_of_prices_that_is_none_is_one_message(name: str, tmp_path: Path
 
 
 def test_a_table_of_prices_that_is_a_folder_is_one_message(tmp_path: Path) -> None:
-    told = inside("run", "--out", tmp_path / "out", *GRID, "--max-cost", "1", "--prices", tmp_path)
-    refused(told, 2, tmp_path, "cannot be read (Is a directory)")
+    result = inside("run", "--out", tmp_path / "out", *GRID, "--max-cost", "1", "--prices", tmp_path)
+    refused(result, 2, tmp_path, "cannot be read (Is a directory)")
 
 
 def test_a_cluster_that_is_not_there_is_one_message(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_ray_that_is_not_installed_is_one_message_with_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    told = inside("run", "--out", tmp_path / "out", *GRID, *QUIET, "--engine", "ray")
-    refused(told, 3, "Ray is not installed", "pip install 'schemarouter-research[ray]'")
+    result = inside("run", "--out", tmp_path / "out", *GRID, *QUIET, "--engine", "ray")
+    refused(result, 3, "Ray is not installed", "pip install 'schemarouter-research[ray]'")
 
 
 # --- limits on tokens and cost --------------------------------------------------------------------------------------
@@ -163,8 +163,10 @@ def test_ray_that_is_not_installed_is_one_message_with_what_to_install(
 
 def stopped(out: Path, *options: object) -> int:
     """Assert that a run stopped at a limit, with one message; how many episodes it made."""
-    told = refused(inside("run", "--out", out, *GRID, *QUIET, *options), 3, "stopped at", "with a higher limit goes on")
-    found = re.search(r"(\d+) of 10 episodes done", told)
+    error = refused(
+        inside("run", "--out", out, *GRID, *QUIET, *options), 3, "stopped at", "with a higher limit resumes"
+    )
+    found = re.search(r"(\d+) of 10 episodes done", error)
     assert found is not None
     finished = int(found[1])
     assert inside("status", out).out == f"{finished}/10 episodes\n"
@@ -191,7 +193,7 @@ def test_a_run_stops_at_its_cost_and_a_higher_limit_goes_on_to_the_same_end(tmp_
     first = stopped(out, "--max-cost", "0.000001", "--prices", table)
     assert first == 1
     refused(
-        inside("run", "--out", out, *GRID, *QUIET, "--prices", table), 2, "--prices is for --max-cost, which is missing"
+        inside("run", "--out", out, *GRID, *QUIET, "--prices", table), 2, "--prices has no effect without --max-cost"
     )
     assert 1 < stopped(out, "--max-cost", "0.04", "--prices", table, "--workers", "1") < 10
     assert inside("run", "--out", out, *GRID, *QUIET, "--max-cost", "1000", "--prices", table).code == 0
@@ -202,7 +204,7 @@ def test_a_run_stops_at_its_cost_and_a_higher_limit_goes_on_to_the_same_end(tmp_
 
 
 class Clock:
-    """Stands for time.monotonic: stands still but for what it is told."""
+    """Stands for time.monotonic: stands still until it is advanced."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -226,24 +228,24 @@ def test_json_progress_is_counts_alone_from_start_to_end(tmp_path: Path) -> None
     out = tmp_path / "out"
     made = inside("run", "--out", out, *GRID, "--display", "json")
     assert (made.code, made.stdout) == (0, b"")
-    told = events(made.err)
-    assert told[0]["event"] == "start" and told[-1]["event"] == "end"
-    assert {event["event"] for event in told[1:-1]} <= {"progress"}
+    reported = events(made.err)
+    assert reported[0]["event"] == "start" and reported[-1]["event"] == "end"
+    assert {event["event"] for event in reported[1:-1]} <= {"progress"}
     keys = {"event", "finished", "expected", "episodes_per_second", "seconds_left"}
-    assert all({*event} == keys and event["expected"] == 10 for event in told)
-    assert (told[0]["finished"], told[-1]["finished"]) == (0, 10)
-    assert [event["finished"] for event in told] == sorted(event["finished"] for event in told)
+    assert all({*event} == keys and event["expected"] == 10 for event in reported)
+    assert (reported[0]["finished"], reported[-1]["finished"]) == (0, 10)
+    assert [event["finished"] for event in reported] == sorted(event["finished"] for event in reported)
 
 
-def test_json_progress_is_told_at_most_once_a_second(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_progress_is_reported_at_most_once_a_second(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with progress_display(Display.json) as show:
         for done in range(101):
             clock.now = 100.0 + done / 8
             show(done, 100)
-    told = events(capsys.readouterr().err)
-    assert [event["finished"] for event in told] == [*range(0, 97, 8), 100]
-    assert [event["event"] for event in told] == ["start", *["progress"] * 12, "end"]
-    assert told[1] == {
+    reported = events(capsys.readouterr().err)
+    assert [event["finished"] for event in reported] == [*range(0, 97, 8), 100]
+    assert [event["event"] for event in reported] == ["start", *["progress"] * 12, "end"]
+    assert reported[1] == {
         "event": "progress", "finished": 8, "expected": 100, "episodes_per_second": 8.0, "seconds_left": 11.5,
     }  # fmt: skip
 
@@ -308,7 +310,7 @@ def test_a_display_that_cannot_be_written_is_dropped(display: Display, monkeypat
     assert shown == [0, 1, 2]
 
 
-# --- going on under other code --------------------------------------------------------------------------------------
+# --- resuming under other code ---------------------------------------------------------------------------------------
 
 OTHER = "0" * 64
 
@@ -324,8 +326,8 @@ def test_without_asking_other_code_is_refused_with_the_difference_and_the_way_on
     folder = copy(lines=7)
     under_other_code(folder)
     before = files(folder)
-    told = refused(inside("run", "--out", folder, *SMALL), 3, "another run", "--out", "resume it with --exploratory")
-    lines = [line.strip() for line in told.splitlines() if line.startswith("  ")]
+    message = refused(inside("run", "--out", folder, *SMALL), 3, "another run", "--out", "resume it with --exploratory")
+    lines = [line.strip() for line in message.splitlines() if line.startswith("  ")]
     assert len(lines) == 1 and lines[0].startswith(f"provenance.code: {OTHER!r} there, ")
     assert files(folder) == before
 
@@ -379,8 +381,8 @@ def test_another_run_is_refused_asked_for_or_not(command: tuple[str, ...], diffe
     under_other_code(folder)
     before = files(folder)
     for more in ((), ("--exploratory",)):
-        told = refused(inside("run", "--out", folder, *QUIET, *command, *more), 3, "another run", differing)
-        assert "resume it with --exploratory" not in told
+        message = refused(inside("run", "--out", folder, *QUIET, *command, *more), 3, "another run", differing)
+        assert "resume it with --exploratory" not in message
     assert files(folder) == before
 
 

@@ -19,7 +19,7 @@ OUTCOMES = re.compile(
     ("lines", "torn", "finished"),
     [(0, 0, 0), (0, 30, 0), (7, 0, 7), (7, 1, 7), (7, 200, 7), (EPISODES - 1, 60, EPISODES - 1), (EPISODES, 0, EPISODES)],
 )  # fmt: skip
-def test_status_counts_whole_lines_and_tells_no_outcome(lines: int, torn: int, finished: int, copy: Copies) -> None:
+def test_status_counts_whole_lines_and_shows_no_outcome(lines: int, torn: int, finished: int, copy: Copies) -> None:
     folder = copy(lines=lines, torn=torn)
     before = files(folder)
     text, json = inside("status", folder), inside("status", folder, "--json")

@@ -29,18 +29,18 @@ def _toys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "Extent", partial(report.Extent, grid=(WEAK, STRONG), outer=2, inner=2))
 
 
-def share(told: Any) -> str:
+def share(rate: Any) -> str:
     """A rate as the tables show it, without its interval."""
     good, every = (
-        told[name] for name in (("hits", "decision_points") if "hits" in told else ("numerator", "denominator"))
+        rate[name] for name in (("hits", "decision_points") if "hits" in rate else ("numerator", "denominator"))
     )
     return f"{100 * good / every:.1f} % ({good}/{every})"
 
 
 @pytest.mark.usefixtures("_toys")
 def test_it_writes_the_weights_that_were_picked_with_the_record_of_how_and_prints_its_figures(tmp_path: Path) -> None:
-    told = inside("tune", "--out", tmp_path, "--workers", 1, "--no-ablation")
-    assert told.code == 0, told.err
+    result = inside("tune", "--out", tmp_path, "--workers", 1, "--no-ablation")
+    assert result.code == 0, result.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tuning.json", "typed_weights.json"]
     weights = WeightsFile.model_validate_json((tmp_path / "typed_weights.json").read_bytes())
     record = json.loads((tmp_path / "tuning.json").read_bytes())
@@ -55,15 +55,15 @@ def test_it_writes_the_weights_that_were_picked_with_the_record_of_how_and_print
         assert sorted(task for fold in found["folds"] for task in fold["tasks"]) == sorted(design(view).tasks)
         assert "without" not in found
         row = next(
-            line for line in told.out.partition(f"{view}: next required")[2].splitlines() if f" {LARGE} " in line
+            line for line in result.out.partition(f"{view}: next required")[2].splitlines() if f" {LARGE} " in line
         )
         for phase in ("opening", "later"):
             assert share(found["out_of_fold"][str(LARGE)][phase]["all"]) in row
-        arms = told.out.partition(f"{view}: conditions of the experiment")[2]
-        every = next(line for line in arms.splitlines() if line.strip("│ ").startswith("all"))
-        for arm in ("state_aware", "progressive"):
-            assert share(found["conditions_out_of_fold"]["all"]["task_pass"][arm]) in every
-    assert told.out.rstrip().endswith("typed_weights.json: differs from this package.")
+        groups = result.out.partition(f"{view}: conditions of the experiment")[2]
+        every = next(line for line in groups.splitlines() if line.strip("│ ").startswith("all"))
+        for condition in ("state_aware", "progressive"):
+            assert share(found["conditions_out_of_fold"]["all"]["task_pass"][condition]) in every
+    assert result.out.rstrip().endswith("typed_weights.json: differs from this package.")
 
 
 def test_nothing_is_tuned_on_the_frozen_surface(tmp_path: Path) -> None:

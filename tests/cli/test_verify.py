@@ -23,9 +23,9 @@ PROTOCOL = Path("preregistration") / protocol.FILES["development"]
 
 
 def test_this_checkout_is_as_it_was_promised() -> None:
-    told = inside("verify")
-    assert (told.code, told.err) == (0, ""), told.out
-    development, frozen = told.out.splitlines()
+    result = inside("verify")
+    assert (result.code, result.err) == (0, ""), result.out
+    development, frozen = result.out.splitlines()
     assert development.startswith("development: 90 tasks, ") and development.endswith(" fingerprints as locked")
     assert frozen.startswith("frozen: ")
 
@@ -41,9 +41,9 @@ def test_verify_json_holds_every_comparison() -> None:
 
 def test_locking_again_writes_the_lock_that_stands_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "FOLDER", tmp_path)
-    told = inside("lock", "write")
+    result = inside("lock", "write")
     digest = Lock.model_validate(json.loads((ROOT / LOCK).read_bytes())).digest
-    assert (told.code, told.out) == (0, f"{FILES['development']} written; digest {digest}.\n")
+    assert (result.code, result.out) == (0, f"{FILES['development']} written; digest {digest}.\n")
     assert (tmp_path / FILES["development"]).read_bytes() == (ROOT / LOCK).read_bytes()
 
 
@@ -51,7 +51,7 @@ def test_the_frozen_surface_cannot_be_locked_before_it_is_written(monkeypatch: p
     monkeypatch.setattr("surface.loader.load_surface", lambda name: Surface(name, (), {}))
     monkeypatch.setattr("preregistration.lock.read_lock", lambda name: None)
     monkeypatch.setattr("schemarouter.files.write_whole", lambda *_: pytest.fail("written"))
-    refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "not written")
+    refused(inside("lock", "write", "--surface", "frozen"), 3, "frozen", "has no tasks yet")
 
 
 @pytest.mark.parametrize(
@@ -70,24 +70,24 @@ def test_a_promise_that_does_not_hold_is_exit_3_and_named(
     held = Lock.model_validate(json.loads((ROOT / LOCK).read_bytes()))
     altered = held.model_copy(update={"fingerprints": change(dict(held.fingerprints))})
     monkeypatch.setattr("preregistration.lock.read_lock", lambda name: altered if name == "development" else None)
-    told = inside("verify")
-    assert (told.code, told.err) == (3, "")
-    assert sum(text.startswith(line) for text in told.out.splitlines()) == 1
-    assert sum(": locked " in text for text in told.out.splitlines()) == 1
+    result = inside("verify")
+    assert (result.code, result.err) == (3, "")
+    assert sum(text.startswith(line) for text in result.out.splitlines()) == 1
+    assert sum(": locked " in text for text in result.out.splitlines()) == 1
 
 
 def test_a_surface_without_lock_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("preregistration.lock.read_lock", lambda name: None)
-    told = inside("verify")
-    assert told.code == 3 and "not locked" in told.out
+    result = inside("verify")
+    assert result.code == 3 and "not locked" in result.out
     assert inside("verify", "--json").json["sound"] is False
 
 
 def test_a_task_that_cannot_be_solved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surface.audit.validate.check_surface", lambda *_, **__: {"dev-ko-01": ["has no way out"]})
-    told = inside("verify")
-    assert told.code == 3
-    assert "  dev-ko-01: has no way out" in told.out.splitlines()
+    result = inside("verify")
+    assert result.code == 3
+    assert "  dev-ko-01: has no way out" in result.out.splitlines()
 
 
 def _write(path: Path, change: Callable[[Any], object]) -> None:
@@ -103,7 +103,7 @@ def _reword(checkout: Path) -> None:
 
 
 def _circle(cell: dict[str, Any]) -> None:
-    """Make the first cure of the first task need itself."""
+    """Make the first corrective step of the first task need itself."""
     task = next(item for item in cell["tasks"] if any(fault.get("cured_by") for fault in item["key"]["faults"]))
     fault = next(item for item in task["key"]["faults"] if item.get("cured_by"))
     task["key"]["faults"].append({"step": fault["cured_by"][0], "error": "busy: x", "cured_by": fault["cured_by"][:1]})
@@ -144,14 +144,14 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], str, tuple[str, ...]]] = 
 
 
 @pytest.mark.parametrize("name", ALTERATIONS)
-def test_a_copy_of_the_checkout_that_was_altered_is_exit_3_and_told(name: str, tmp_path: Path) -> None:
+def test_a_copy_of_the_checkout_that_was_altered_is_exit_3_and_reported(name: str, tmp_path: Path) -> None:
     alter, stream, words = ALTERATIONS[name]
     for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
     alter(tmp_path)
-    told = outside("verify", env=environment(PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"), cwd=tmp_path)
+    result = outside("verify", env=environment(PYTHONPATH=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"), cwd=tmp_path)
     if stream == "err":
-        refused(told, 3, *words)
+        refused(result, 3, *words)
     else:
-        assert (told.code, told.err) == (3, "")
-        assert all(word in told.out for word in words), told.out
+        assert (result.code, result.err) == (3, "")
+        assert all(word in result.out for word in words), result.out

@@ -25,9 +25,9 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
 
 @pytest.mark.usefixtures("made_up")
 def test_a_table_each_for_both_surfaces_and_for_all_tasks() -> None:
-    told = inside("verify", "--quality")
-    assert (told.code, told.err) == (0, "")
-    lines = [line.strip() for line in told.out.splitlines()]
+    result = inside("verify", "--quality")
+    assert (result.code, result.err) == (0, "")
+    lines = [line.strip() for line in result.out.splitlines()]
     assert [line for line in lines if line in {"development", "frozen", "together"}] == [
         "development", "frozen", "together",
     ]  # fmt: skip
@@ -37,9 +37,9 @@ def test_a_table_each_for_both_surfaces_and_for_all_tasks() -> None:
 
 def test_a_figure_outside_its_bound_is_exit_3(made_up: dict[str, Figure]) -> None:
     made_up["frozen"] = replace(GOOD, holds=False)
-    told = inside("verify", "--quality")
-    assert told.code == 3
-    assert [line.split()[-1] for line in told.out.splitlines() if GOOD.name in line] == ["yes", "no", "yes"]
+    result = inside("verify", "--quality")
+    assert result.code == 3
+    assert [line.split()[-1] for line in result.out.splitlines() if GOOD.name in line] == ["yes", "no", "yes"]
     report = inside("verify", "--quality", "--json").json
     assert report["sound"] is False
     assert report["surfaces"]["frozen"][0] == {

@@ -67,11 +67,11 @@ def test_what_is_neither_code_nor_data_changes_nothing(name: str, root: Path) ->
 
 
 def test_where_the_code_lies_changes_nothing(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "deep"
+    moved = tmp_path_factory.mktemp("moved") / "deep"
     before = read_anew(root)
-    root.rename(elsewhere)
-    assert read_anew(elsewhere) == before
-    elsewhere.rename(root)
+    root.rename(moved)
+    assert read_anew(moved) == before
+    moved.rename(root)
 
 
 def test_a_file_that_cannot_be_read_is_one_message(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("provenance", "told"),
+    ("provenance", "text"),
     [
         (
             {"commit": "a" * 40, "dirty": False, "code": "b" * 64},
@@ -118,12 +118,12 @@ def test_changes_are_unknown_where_git_cannot_tell_them(monkeypatch: pytest.Monk
         ({"commit": None, "dirty": None, "code": ""}, "commit unknown, changes unknown, SHA-256 unknown."),
     ],
 )  # fmt: skip
-def test_the_code_of_a_run_is_told_in_a_line(provenance: dict[str, object], told: str) -> None:
-    assert code_text(changed(PROVENANCE, **provenance)) == f"Code of the run: {told}"
+def test_the_code_of_a_run_is_given_in_a_line(provenance: dict[str, object], text: str) -> None:
+    assert code_text(changed(PROVENANCE, **provenance)) == f"Code of the run: {text}"
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(None, "undefined"), (-0.0271, "-2.7 percentage points"), (0.5, "+50.0 percentage points")]
+    ("value", "text"), [(None, "undefined"), (-0.0271, "-2.7 percentage points"), (0.5, "+50.0 percentage points")]
 )
-def test_a_difference_of_rates_is_told_in_points(value: float | None, told: str) -> None:
-    assert points(value) == told
+def test_a_difference_of_rates_is_given_in_points(value: float | None, text: str) -> None:
+    assert points(value) == text

@@ -1,4 +1,4 @@
-"""What each arm shows: laws over random turns, and the flags that say whether it can still change."""
+"""What each condition shows: laws over random turns, and the flags that say whether it can still change."""
 
 from __future__ import annotations
 

@@ -395,4 +395,4 @@ def test_a_time_limit_is_refused_in_a_run_without_one(real: Slice, run: Path) ->
 
 def test_a_division_without_end_is_no_shard(real: Slice, run: Path) -> None:
     (run / SHARD).rename(run / "episodes-00001-of-100000000.jsonl")
-    refused(run, real.world, "episodes-00001-of-100000000.jsonl: no name of a shard")
+    refused(run, real.world, "episodes-00001-of-100000000.jsonl: not the name of a shard")

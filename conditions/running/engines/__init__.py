@@ -1,1 +1,1 @@
-"""Who runs the episodes: this process, a pool of processes, or a Ray cluster."""
+"""Engines that run episodes: this process, a pool of processes, or a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Who does the work: this process, or a pool of others that may die, hang and be replaced."""
+"""The protocol of an engine, the engine of this process, and how a pool of workers that may die or hang is driven."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from schemarouter.errors import InvalidRunError
 from schemarouter.gc_tuning import reduced_gc
 
 MakeRunner = Callable[[], Runner]
-# How much longer than its own limits a batch is waited for before its process is killed, in seconds: a retriever may have to be
-# built first.
+# Seconds that a batch may take beyond its episodes' limits before its process is killed: a retriever may have to be built first.
 GRACE_SECONDS = 30.0
 _MAX_DEATHS = 2
 
 
 class WorkersLostError(InvalidRunError):
-    """Workers end again and again before they have done anything: no episode is to blame, and none can be run."""
+    """Workers end again and again before they have done any work: no episode is at fault, and none can be run."""
 
 
 class Engine(Protocol):
-    """Does jobs, in whatever order they end."""
+    """Runs jobs."""
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
-        """Yield what came of each job, and of every further attempt that was needed."""
+        """Yield the outcome of each job, and of every further attempt that was needed, in the order in which they end."""
 
 
 class InProcess:
-    """Does one job after the other, here."""
+    """Runs one job after the other in this process."""
 
     def __init__(self, runner: Runner, limits: Limits = NO_LIMITS) -> None:
         self._runner = runner
         self._limits = limits
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
-        """Yield what came of each job."""
+        """Yield the outcome of each job, in order."""
         with reduced_gc():
             for job in jobs:
                 yield perform(self._runner, job, self._limits)
@@ -47,9 +46,9 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What became of a batch: all of it done, or its worker `died`, or it was `late` and its worker was killed.
+    """How a batch ended: it is done, or its worker `died`, or it was `late` and its worker was killed.
 
-    A batch that came back `undone` was lost with workers that it had nothing to do with, perhaps before any of them had it.
+    A batch that is `undone` was lost when other workers failed, perhaps before any worker had it.
     """
 
     jobs: tuple[Job, ...]
@@ -60,23 +59,23 @@ class BatchOutcome:
 
 
 class WorkerPool(Protocol):
-    """Workers of one kind: batches are handed in while there is room, and come back one way or another."""
+    """Workers that take batches while they have capacity, and give each back with its outcome."""
 
     def has_capacity(self) -> bool:
-        """Whether another batch can be handed in."""
+        """Whether another batch can be submitted."""
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
-        """Hand in a batch."""
+        """Take a batch; call it only while `has_capacity`."""
 
     def wait(self) -> list[BatchOutcome]:
-        """Wait for batches to come back; an empty list when none is out. Raises what a worker raised."""
+        """Wait until at least one batch has ended; an empty list when none is out. Raises what a worker raised."""
 
 
 def drive(pool: WorkerPool, jobs: Iterable[Job], limits: Limits) -> Generator[Done, None, None]:
-    """Give a pool its work and yield what comes back.
+    """Submit jobs to a pool in batches and yield their outcomes.
 
-    The jobs of a batch whose worker was lost are done again one by one; one that loses its worker alone has failed for reasons
-    of the machine, is put on record, and is tried once more. A batch that came back undone is handed in again as it was.
+    When a worker is lost, the jobs of its batch are run again one by one. A job that loses its worker alone is recorded as an
+    infrastructure failure and tried once more. A batch that came back undone is submitted again unchanged.
     """
     batches = Batches(jobs, singly=limits.watched)
     again: deque[tuple[Job, ...]] = deque()
@@ -108,6 +107,6 @@ def drive(pool: WorkerPool, jobs: Iterable[Job], limits: Limits) -> Generator[Do
                 again.append((Job(job.unit, job.attempt + 1),))
 
 
-def most_seconds(jobs: Sequence[Job], limits: Limits) -> float | None:
-    """How long a batch is waited for, in seconds; None without a limit."""
+def batch_timeout(jobs: Sequence[Job], limits: Limits) -> float | None:
+    """Seconds that a batch may take; None without a limit."""
     return None if limits.episode_seconds is None else len(jobs) * limits.episode_seconds + GRACE_SECONDS

@@ -1,4 +1,4 @@
-"""Work handed out in batches: large enough to hide the way there and back, small enough to lose little with a worker."""
+"""Batches of jobs: large enough to hide the cost of sending them, small enough to lose little with a worker."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from itertools import islice
 
 from conditions.running.engines.jobs import Done, Job
 
-# The arms of a task: whoever runs one of them has read its request for all.
+# The conditions of a task: the worker that runs one of them has read its request for all.
 FIRST = 5
 _MAX = 50
 _MILLISECONDS = 250.0
 
 
 class Batches:
-    """Jobs in their order, a batch at a time; how many make one is learned from how long they take.
+    """Cuts a stream of jobs into batches, in order; their size follows from how long jobs take.
 
-    Jobs of one task over one catalog stay together as far as that does not make a batch more than twice as long: what is read
-    of a task is read by one worker. `singly` makes a batch of each job; then none is asked for before it is needed.
+    Jobs of one task over one catalog stay together, so that one worker reads the task, unless the batch would become more
+    than twice as long. `singly` makes a batch of each job and takes none from the stream before it is needed.
     """
 
     def __init__(self, jobs: Iterable[Job], *, singly: bool = False) -> None:
@@ -37,12 +37,12 @@ class Batches:
         return tuple(batch)
 
     def _belongs(self, batch: Sequence[Job]) -> bool:
-        """Whether the next job is of the same task as the last one of a batch that it would not make too long."""
+        """Whether the next job is of the same task as the last one of a batch, and the batch has space for it."""
         assert self._next is not None
         unit, last = self._next.unit, batch[-1].unit
         return len(batch) < 2 * self._size and (unit.task, unit.catalog) == (last.task, last.catalog)
 
     def learn(self, done: Sequence[Done]) -> None:
-        """Take note of how long the jobs of a batch took."""
+        """Adapt the size of the next batches to the wall times of these jobs."""
         mean = sum(item.wall_ms for item in done) / len(done)
         self._size = max(1, min(_MAX, int(_MILLISECONDS / max(mean, _MILLISECONDS / _MAX))))

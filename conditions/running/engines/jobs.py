@@ -1,4 +1,4 @@
-"""A unit of work and what comes of it, the same in whichever process it is done."""
+"""A job and its outcome, the same in every engine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from schemarouter.records import SCHEMA_VERSION, Ended, EpisodeRecord, ModelTurn
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long an episode may take, in seconds, and whether the tokens that its agent wrote are counted (for their price).
+    """Limits that a worker has to know.
 
-    Where what a run spends is `watched`, its workers are given one episode at a time: what is out goes beyond a limit.
+    Attributes:
+        episode_seconds: Seconds that an episode may take; None without a limit.
+        count_output: Whether the tokens that an agent writes are counted.
+        watched: Whether the run has a limit on spending. Workers then get one episode at a time, since every episode that is
+            already submitted may exceed the limit.
+
     """
 
     episode_seconds: float | None = None
@@ -39,7 +44,7 @@ class Job:
 class Done:
     """An attempt that has ended: its record as bytes, its wall time, and the tokens that its agent read and wrote.
 
-    `failure` says how the machine failed, empty where it did not; after a `final` one the run cannot go on by itself.
+    `failure` describes an infrastructure failure and is empty where there was none; after a `final` one the run stops.
     """
 
     unit: Unit
@@ -53,19 +58,19 @@ class Done:
 
 
 def perform(runner: Runner, job: Job, limits: Limits) -> Done:
-    """Run an episode to its end, or to the end of its time; one that took longer than it may has failed, however it ended."""
+    """Run an episode until it ends or its time is up; one that exceeded its time limit has failed, however it ended."""
     if limits.episode_seconds is not None:
-        runner.prepare(job.unit.catalog)  # What is built once is not this episode's time.
+        runner.prepare(job.unit.catalog)  # Building is not part of this episode's time.
     start = time.perf_counter_ns()
     try:
         with time_limit(limits.episode_seconds):
             record = runner.run(job.unit, attempt=job.attempt)
     except EpisodeTimeLimitError as late:
-        # The time was up before the episode had begun or after it had ended, with nobody there to note it.
+        # The time was up before the episode began or after it ended, when its loop could not record that.
         return lost(job, "time_limit", str(late))
     wall_ms = (time.perf_counter_ns() - start) / 1e6
     if limits.episode_seconds is not None and wall_ms > limits.episode_seconds * 1e3 and not record.out_of_time:
-        # Its code went on in spite of the timer, or no timer could reach it.
+        # Its code swallowed the timer's error, or no timer could interrupt it.
         return lost(job, "time_limit", too_long(limits.episode_seconds))
     written = runner.output_tokens(record) if limits.count_output else 0
     failure = record.events[-1].detail if record.infrastructure else ""  # type: ignore[union-attr]
@@ -80,7 +85,7 @@ def input_tokens(record: EpisodeRecord) -> int:
 
 
 def lost(job: Job, reason: Literal["infrastructure", "time_limit"], detail: str, *, final: bool = False) -> Done:
-    """An attempt of which nothing is known but how it ended: its process died, or had to be killed."""
+    """An attempt of which only the end is known: its process died, or had to be killed."""
     unit = job.unit
     events = (Ended(0, reason, detail, ()),)
     record = EpisodeRecord(SCHEMA_VERSION, unit.task, unit.catalog, unit.condition, job.attempt, events, unit.repeat)

@@ -14,26 +14,26 @@ from time import monotonic
 
 from pebble import ProcessExpired, ProcessPool
 
-from conditions.running.engines.base import BatchOutcome, MakeRunner, WorkersLostError, drive, most_seconds
+from conditions.running.engines.base import BatchOutcome, MakeRunner, WorkersLostError, batch_timeout, drive
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perform
-from conditions.running.engines.process_local import ProcessLocal, leave_interruptions
+from conditions.running.engines.process_local import ProcessLocal, ignore_interrupts
 from conditions.running.runner import Runner
 from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.gc_tuning import reduced_gc
 from schemarouter.tokens import load_tokenizer
 
-# One batch at work and one waiting for each process, so that none waits for the way there and back.
-_BATCHES_A_WORKER = 2
-# A pool whose workers end before they took any work is broken: so many in a row are replaced with no batch done.
+# For each process one batch at work and one waiting, so that no process waits for its next batch to arrive.
+_BATCHES_PER_WORKER = 2
+# A pool whose workers end before they took any work is broken; so many are replaced in a row.
 _MAX_BROKEN_POOLS = 5
-# How often it is looked whether a pool still works, in seconds: of a batch that it had just been given it may never say so.
-_LOOK_SECONDS = 1.0
+# Seconds between checks that a pool still works: a pool that breaks may never report the batch it had just been given.
+_POLL_SECONDS = 1.0
 
 
 class Pool:
-    """Does jobs in several processes, each with a retriever and an agent of its own.
+    """Runs jobs in several processes, each with a retriever and an agent of its own.
 
-    `make` builds what runs an episode. It goes to other processes: a function of a module, or an object that can be pickled.
+    `make` builds the runner of a process; it is pickled, so a function of a module or an object that can be pickled.
     """
 
     def __init__(self, make: MakeRunner, workers: int, limits: Limits = NO_LIMITS) -> None:
@@ -42,7 +42,7 @@ class Pool:
         self._limits = limits
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
-        """Yield what came of each job. Raises WorkersLostError where no worker lives long enough to do any."""
+        """Yield the outcome of each job. Raises WorkersLostError where no worker lives long enough to run any."""
         with environment(ONE_THREAD):
             pool = _PoolWorkers(self._new_pool, self._workers, self._limits)
             try:
@@ -60,8 +60,8 @@ class Pool:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold interruptions off: a second Ctrl-C, while the first one's workers are being stopped, would leave them behind."""
+def _interrupts_ignored() -> Iterator[None]:
+    """Ignore interrupts in the block: a second Ctrl-C, while workers are being stopped, would leave some behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,27 +78,27 @@ class _PoolWorkers:
         self._new_pool = new_pool
         self._pool = new_pool()
         self._broken = 0
-        self._most = workers * _BATCHES_A_WORKER
+        self._max_batches = workers * _BATCHES_PER_WORKER
         self._limits = limits
         self._out: dict[Future[list[Done]], tuple[tuple[Job, ...], float]] = {}
 
     def has_capacity(self) -> bool:
-        return len(self._out) < self._most
+        return len(self._out) < self._max_batches
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
-        timeout = most_seconds(jobs, self._limits)
+        timeout = batch_timeout(jobs, self._limits)
         future: Future[list[Done]]
         try:
             future = self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)
         except RuntimeError as error:
-            # The pool has broken since it was last looked at, or could not be started.
+            # The pool has broken since the last check, or could not be started.
             future = Future()
             future.set_exception(BrokenProcessPool(str(error)))
         self._out[future] = jobs, monotonic()
 
     def wait(self) -> list[BatchOutcome]:
         while self._out:
-            finished, _ = wait(self._out, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
+            finished, _ = wait(self._out, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             broken = any(map(_is_broken, finished)) or not self._pool.active
             if broken:
                 self._replace_pool()
@@ -110,12 +110,12 @@ class _PoolWorkers:
         return []
 
     def shutdown(self) -> None:
-        """End every worker; what is still out is not waited for."""
-        with _undisturbed():
+        """End every worker without waiting for its batch."""
+        with _interrupts_ignored():
             _end(self._pool)
 
     def _replace_pool(self) -> None:
-        with _undisturbed():
+        with _interrupts_ignored():
             _end(self._pool)
             self._pool = self._new_pool()
 
@@ -126,8 +126,8 @@ class _PoolWorkers:
             self._broken += 1
             if self._broken > _MAX_BROKEN_POOLS:
                 raise WorkersLostError(
-                    f"the worker processes ended before they did anything, {self._broken} times in a row; what was done is kept. "
-                    "Is there enough memory? The same command goes on, perhaps with fewer --workers."
+                    f"the worker processes ended before they did any work, {self._broken} times in a row; finished work is kept. "
+                    "Is there enough memory? The same command resumes the run, perhaps with fewer --workers."
                 )
 
     def _outcome(self, future: Future[list[Done]], jobs: tuple[Job, ...], since: float) -> BatchOutcome:
@@ -138,9 +138,9 @@ class _PoolWorkers:
         except ProcessExpired as error:
             return BatchOutcome(jobs, None, died=f"the worker ended with {_cause(error.exitcode)}")
         except TimeoutError:
-            # The pool goes by the clock on the wall. Where that was set forward nobody was late.
-            most = most_seconds(jobs, self._limits)
-            if most is not None and monotonic() - since < most:
+            # The pool measures by the system's clock. Where that was set forward no batch was late.
+            allowed = batch_timeout(jobs, self._limits)
+            if allowed is not None and monotonic() - since < allowed:
                 return BatchOutcome(jobs, None, died="the worker was killed before its time was up: the clock was set")
             return BatchOutcome(jobs, None, late=True)
 
@@ -150,13 +150,13 @@ def _is_broken(future: Future[list[Done]]) -> bool:
 
 
 def _end(pool: ProcessPool) -> None:
-    """Stop what is left of a pool, and wait until it has ended."""
+    """Stop a pool and wait until its processes have ended."""
     pool.stop()  # type: ignore[no-untyped-call]
     pool.join()
 
 
 def _cause(code: int) -> str:
-    """How a process ended, by its exit code."""
+    """How a process with this exit code ended, in words."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -169,8 +169,8 @@ _runner = ProcessLocal[Runner]()
 
 
 def _begin(make: MakeRunner, limits: Limits) -> None:
-    """Build what a worker needs, before anything is asked of it and before its time counts."""
-    leave_interruptions()
+    """Build a worker's runner, before its first batch and before time counts."""
+    ignore_interrupts()
     _runner.make(partial(_ready, make, limits))
 
 

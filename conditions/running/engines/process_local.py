@@ -1,4 +1,4 @@
-"""What a worker process works with: made before anything is asked of it, or else the reason why it could not be."""
+"""A value that a worker process makes once, or the error that making it raised."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-def leave_interruptions() -> None:
-    """Leave Ctrl-C to the process that gives out the work; it ends its workers itself."""
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C in a worker: the parent process handles it and ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class ProcessLocal(Generic[Value]):
-    """One thing for all the work of a process."""
+    """One value for every job of a process."""
 
     def __init__(self) -> None:
-        self._held: list[Value | Exception] = []
+        self._value: list[Value | Exception] = []
 
     def make(self, make: Callable[[], Value]) -> None:
-        """Make it. What is raised is told with the first work: here it would only be a process that ended."""
+        """Make the value. An error is kept for `get`: raised here, it would only end the process without a reason."""
         try:
-            self._held[:] = [make()]
+            self._value[:] = [make()]
         except Exception as error:
-            self._held[:] = [error]
+            self._value[:] = [error]
 
     def get(self) -> Value:
-        """The thing. Raises what making it raised."""
-        (held,) = self._held
-        if isinstance(held, Exception):
-            raise held
-        return held
+        """The value. Raises what making it raised."""
+        (value,) = self._value
+        if isinstance(value, Exception):
+            raise value
+        return value

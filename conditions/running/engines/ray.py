@@ -7,15 +7,15 @@ from collections.abc import Generator, Iterable
 from time import monotonic
 from typing import Any
 
-from conditions.running.engines.base import BatchOutcome, MakeRunner, drive, most_seconds
+from conditions.running.engines.base import BatchOutcome, MakeRunner, batch_timeout, drive
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perform
 from conditions.running.runner import Runner
 from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.errors import SchemaRouterError
 
-# How often a batch that has a time limit is looked at, in seconds.
-_LOOK_SECONDS = 0.5
-_KNOCK_SECONDS = 10.0
+# Seconds between checks of batches that have a time limit.
+_POLL_SECONDS = 0.5
+_CONNECT_SECONDS = 10.0
 
 
 def _ray() -> Any:
@@ -26,15 +26,15 @@ def _ray() -> Any:
     return ray
 
 
-def _knock(address: str) -> None:
-    """Raise OSError where nobody listens at ``host:port``: Ray itself would go on trying for minutes."""
+def _require_listening(address: str) -> None:
+    """Raise OSError where nothing listens at ``host:port``: Ray itself would retry for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdigit():
-        socket.create_connection((host, int(port)), timeout=_KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
 
 
 class _Worker:
-    """One copy of retriever and agent; it becomes an actor."""
+    """The actor: one copy of retriever and agent."""
 
     def __init__(self, make: MakeRunner, limits: Limits) -> None:
         self._runner: Runner = make()
@@ -46,7 +46,7 @@ class _Worker:
 
 
 class RayCluster:
-    """Does jobs as calls of Ray actors. Raises SchemaRouterError where Ray is missing or cannot be reached."""
+    """Runs jobs as calls of Ray actors. Raises SchemaRouterError where Ray is missing or cannot be reached."""
 
     def __init__(self, make: MakeRunner, workers: int, limits: Limits = NO_LIMITS, address: str = "") -> None:
         self._ray = _ray()
@@ -56,7 +56,7 @@ class RayCluster:
         self._address = address
 
     def run(self, jobs: Iterable[Job]) -> Generator[Done, None, None]:
-        """Yield what came of each job. A Ray that was started here is stopped at the end."""
+        """Yield the outcome of each job; a local Ray that this process started is stopped at the end."""
         ray = self._ray
         with environment(ONE_THREAD):
             self._join()
@@ -69,7 +69,7 @@ class RayCluster:
         """Join the cluster, or start a local one, whose processes inherit this one's environment."""
         try:
             if self._address:
-                _knock(self._address)
+                _require_listening(self._address)
                 self._ray.init(self._address, log_to_driver=False, runtime_env={"env_vars": ONE_THREAD})
             else:
                 self._ray.init("local", num_cpus=self._workers, include_dashboard=False, log_to_driver=False)
@@ -97,7 +97,7 @@ class _PoolWorkers:
 
     def wait(self) -> list[BatchOutcome]:
         while self._out:
-            timeout = None if self._limits.episode_seconds is None else _LOOK_SECONDS
+            timeout = None if self._limits.episode_seconds is None else _POLL_SECONDS
             ready, _ = self._ray.wait(list(self._out), num_returns=1, timeout=timeout)
             late = [reference for reference in self._out if reference not in ready and self._is_late(reference)]
             if ready or late:
@@ -106,15 +106,15 @@ class _PoolWorkers:
 
     def _is_late(self, reference: Any) -> bool:
         _, jobs, since = self._out[reference]
-        most = most_seconds(jobs, self._limits)
-        return most is not None and monotonic() - since > most
+        allowed = batch_timeout(jobs, self._limits)
+        return allowed is not None and monotonic() - since > allowed
 
     def _outcome(self, reference: Any) -> BatchOutcome:
         actor, jobs, _ = self._out.pop(reference)
         try:
             done = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            # What the worker's code raised, as it would have been raised here.
+            # What the worker's code raised, as it would be raised in this process.
             raise (error.cause or error) from None
         except self._ray.exceptions.RayError as error:
             self._idle.append(self._spawn())

@@ -1,4 +1,4 @@
-"""Which engines there are."""
+"""The engines by name."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MAX_WORKERS = 10_000
 
 
 def make_engine(name: str, setup: Setup, workers: int, limits: Limits = NO_LIMITS, address: str = "") -> Engine:
-    """Who runs the episodes: this process, so many others, or the actors of a Ray cluster at `address`.
+    """Make the engine: this process for one local worker, else `workers` processes, or actors of a Ray cluster at `address`.
 
-    Raises UsageError for options that cannot be or do not go together, SchemaRouterError without Ray.
+    Raises UsageError for options that are invalid or do not go together, SchemaRouterError without Ray.
     """
     if name not in get_args(EngineName):
         raise UsageError(unknown("engine", name, get_args(EngineName)))
     if not 1 <= workers <= MAX_WORKERS:
         raise UsageError(f"--workers is a whole number from 1 to {MAX_WORKERS:,}, got {workers}.")
     if address and name != "ray":
-        raise UsageError("--address is of a Ray cluster; give --engine ray too.")
+        raise UsageError("--address names a Ray cluster; give --engine ray too.")
     if name == "ray":
         from conditions.running.engines.ray import RayCluster
 

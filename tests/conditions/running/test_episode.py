@@ -143,7 +143,7 @@ def test_what_a_policy_raises_is_a_failed_episode_and_nothing_runs() -> None:
     assert end(record) == Ended(1, "exception", "OverflowError: policy", ())
 
 
-# Text that UTF-8 cannot hold has no place in a record; errors about such text are raised all the same.
+# Text that UTF-8 cannot hold is not put into a record; errors about such text are raised all the same.
 @pytest.mark.parametrize(
     "error", [ValueError("bad \ud800 surrogate"), ValueError("\x00" * 9000), Exception()], ids=repr
 )
@@ -199,7 +199,7 @@ def test_whatever_reason_an_agent_gives_for_stopping_its_record_can_be_written_a
     assert decode(encode(record), "here") == record
 
 
-# --- what the machine alone is to blame for -------------------------------------------------------------------------
+# --- infrastructure failures ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The grid: its plan, going on after an interruption, attempts, and what is registered runs end to end."""
+"""The grid: its plan, resuming after an interruption, attempts, and what is registered runs end to end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from conditions import registry as conditions
-from conditions.base import Condition, Exposure, shown
+from conditions.base import Condition, Exposure, display_order
 from conditions.running.engines.base import InProcess
 from conditions.running.execute import InfrastructureError, execute, prepare
 from conditions.running.plan import WHOLE, Plan, make_plan
@@ -60,7 +60,7 @@ def header_of(plan: Plan) -> RunHeader:
     return run_header(PROTOCOL, SURFACE, plan, identities_of(SURFACE, CATALOGS))
 
 
-# --- running and going on -------------------------------------------------------------------------------------------
+# --- running and resuming -------------------------------------------------------------------------------------------
 
 
 class Stop(Exception):  # noqa: N818
@@ -84,10 +84,10 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes_as_an_uninterrupted_one(tm
             execute(folder, header_of(plan), plan, InProcess(toy_runner()), stopping_at(count))
         data = (folder / SHARD).read_bytes()
         (folder / SHARD).write_bytes(data[: len(data) - torn])
-    told: list[int] = []
-    execute(folder, header_of(plan), plan, InProcess(toy_runner()), told.append)
+    counts: list[int] = []
+    execute(folder, header_of(plan), plan, InProcess(toy_runner()), counts.append)
     assert (folder / SHARD).read_bytes() == (tmp_path / "whole" / SHARD).read_bytes()
-    assert told == list(range(told[0], 41)) and told[0] in (22, 23)
+    assert counts == list(range(counts[0], 41)) and counts[0] in (22, 23)
 
 
 def test_a_finished_run_asked_for_again_runs_nothing(tmp_path: Path) -> None:
@@ -189,7 +189,9 @@ def test_an_infrastructure_failure_stays_on_record_stops_the_run_and_is_run_agai
 
     folder, runner = tmp_path / "run", toy_runner(agent=agent)
     for _ in range(2):
-        with pytest.raises(InfrastructureError, match=r"toy-en-01/12/SR-5-STATE-AWARE: the machine failed .*no memory"):
+        with pytest.raises(
+            InfrastructureError, match=r"toy-en-01/12/SR-5-STATE-AWARE: infrastructure failure .*no memory"
+        ):
             toy_run(folder, runner)
     world = toy_run(folder, runner)
     attempts = [r.attempt for r in read_records(folder) if r.episode_id == "toy-en-01/12/SR-5-STATE-AWARE"]
@@ -256,7 +258,7 @@ def test_an_interruption_while_an_agent_is_made_stays_an_interruption(tmp_path: 
     assert read_records(tmp_path / "run") == []
 
 
-def test_an_unknown_agent_is_told_at_once_and_not_as_failed_episodes() -> None:
+def test_an_unknown_agent_is_refused_at_once_and_not_as_failed_episodes() -> None:
     with pytest.raises(UsageError, match="unknown agent 'referense'"):
         Runner(PROTOCOL, SURFACE, CATALOGS, retriever=SPEC, agent=parse("referense"))
 
@@ -301,7 +303,7 @@ def test_arguments_that_read_differently_each_time_are_run_and_recorded_as_they_
     assert len(read_complete_run(tmp_path / "run", world).rows) == 8
 
 
-# --- one ranking for all arms, and registries -----------------------------------------------------------------------
+# --- one ranking for all conditions, and registries -----------------------------------------------------------------------
 
 
 def test_the_arms_of_a_task_open_with_one_and_the_same_ranking() -> None:
@@ -318,7 +320,7 @@ class FirstTwo(Condition):
 
     def _first(self, query: str) -> Exposure:
         ranking = self.opening_ranking(query)
-        return Exposure(shown(ranking.ids[:2]), ranking, "open")
+        return Exposure(display_order(ranking.ids[:2]), ranking, "open")
 
 
 def test_a_toy_condition_is_one_class_and_one_line_and_runs_to_its_aggregate(

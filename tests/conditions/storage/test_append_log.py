@@ -31,7 +31,7 @@ real_fsync = os.fsync
 
 
 class Syncs:
-    """Stands for os.fsync: counts the syncs of one file, tells of each, and fails while it is told to."""
+    """Stands for os.fsync: counts the syncs of one file, reports each, and fails on demand."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -156,7 +156,7 @@ def test_a_log_that_is_not_durable_has_no_thread_and_is_never_synced(path: Path,
     assert syncs.sizes == [] and path.read_bytes() == b"one\n"
 
 
-def test_a_sync_that_failed_behind_the_scenes_is_told_at_the_next_line(path: Path, syncs: Syncs) -> None:
+def test_a_sync_that_failed_behind_the_scenes_is_raised_at_the_next_line(path: Path, syncs: Syncs) -> None:
     syncs.error = OSError(errno.EIO, "Input/output error")
     log = Log(path)
     log.append(b"one\n")
@@ -180,54 +180,54 @@ def log_that_fails(path: Path, ended: BaseException | None = None) -> None:
             raise ended
 
 
-def test_a_sync_that_failed_after_the_last_line_is_told_at_the_end_and_once(path: Path, syncs: Syncs) -> None:
+def test_a_sync_that_failed_after_the_last_line_is_raised_at_the_end_and_once(path: Path, syncs: Syncs) -> None:
     syncs.error = OSError(errno.EIO, "Input/output error")
     with pytest.raises(InvalidRunError, match="Input/output error") as caught:
         log_that_fails(path)
     assert caught.value.__context__ is None or isinstance(caught.value.__context__, OSError)
 
 
-def test_what_ended_the_block_is_told_and_not_the_sync_that_failed_too(path: Path, syncs: Syncs) -> None:
+def test_what_ended_the_block_is_raised_and_not_the_sync_that_failed_too(path: Path, syncs: Syncs) -> None:
     syncs.error = OSError(errno.EIO, "Input/output error")
     with pytest.raises(KeyError, match="first"):
         log_that_fails(path, KeyError("first"))
     assert syncers(path) == []
 
 
-def taking(room: int) -> Callable[[FileIO, bytes], None]:
-    """Stands for write_all on a disk with so much room."""
+def taking(space: int) -> Callable[[FileIO, bytes], None]:
+    """Stands for write_all on a disk with so much space."""
 
     def write(file: FileIO, data: bytes) -> None:
-        nonlocal room
-        taken = data[:room]
+        nonlocal space
+        taken = data[:space]
         file.write(taken)
-        room -= len(taken)
+        space -= len(taken)
         if len(taken) < len(data):
             raise FULL
 
     return write
 
 
-@pytest.mark.parametrize("room", range(0, 13, 3))
+@pytest.mark.parametrize("space", range(0, 13, 3))
 def test_the_half_of_a_line_that_a_full_disk_took_is_taken_back(
-    room: int, path: Path, monkeypatch: pytest.MonkeyPatch
+    space: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = b"alpha\nbeta\n"
     with monkeypatch.context() as patch, Log(path) as log:
-        patch.setattr("conditions.storage.append_log.write_all", taking(room))
+        patch.setattr("conditions.storage.append_log.write_all", taking(space))
         took = 0
         for line in whole.splitlines(keepends=True):
-            if took + len(line) <= room:
+            if took + len(line) <= space:
                 log.append(line)
                 took += len(line)
                 continue
-            with pytest.raises(InvalidRunError, match=r"\(No space left on device\); what was done is kept"):
+            with pytest.raises(InvalidRunError, match=r"\(No space left on device\); finished work is kept"):
                 log.append(line)
             break
         assert path.read_bytes() == whole[:took]
         patch.setattr("conditions.storage.append_log.write_all", write_all)
-        log.append(b"room again\n")
-    assert path.read_bytes() == whole[:took] + b"room again\n"
+        log.append(b"space again\n")
+    assert path.read_bytes() == whole[:took] + b"space again\n"
 
 
 def test_what_a_full_disk_took_and_cannot_give_back_is_one_message(path: Path) -> None:
@@ -238,13 +238,15 @@ def test_what_a_full_disk_took_and_cannot_give_back_is_one_message(path: Path) -
 
 
 @pytest.mark.parametrize("way", ["removed", "moved", "replaced", "folder removed"])
-def test_a_file_that_goes_away_under_the_log_is_told_at_the_next_line_and_at_the_end(way: str, tmp_path: Path) -> None:
+def test_a_file_that_goes_away_under_the_log_is_refused_at_the_next_line_and_at_the_end(
+    way: str, tmp_path: Path
+) -> None:
     path = tmp_path / "run" / "log.jsonl"
     path.parent.mkdir()
     log = Log(path)
     log.append(b"one\n")
     if way == "moved":
-        path.parent.rename(tmp_path / "elsewhere")
+        path.parent.rename(tmp_path / "moved")
     else:
         path.unlink()
     if way == "replaced":
@@ -257,7 +259,7 @@ def test_a_file_that_goes_away_under_the_log_is_told_at_the_next_line_and_at_the
         log.close()
     assert syncers(path) == []
     if way == "moved":
-        assert (tmp_path / "elsewhere" / path.name).read_bytes() == b"one\n"
+        assert (tmp_path / "moved" / path.name).read_bytes() == b"one\n"
     if way == "replaced":
         assert path.read_bytes() == b"another's\n"
 
@@ -275,10 +277,10 @@ def backwards() -> Iterator[float]:
 
 def test_a_clock_that_goes_backwards_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toy_run(tmp_path / "usual", limit=6)
-    told = backwards()
+    times = backwards()
     with monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: next(told))
-        patch.setattr(time, "time_ns", lambda: int(next(told) * 1e9))
+        patch.setattr(time, "time", lambda: next(times))
+        patch.setattr(time, "time_ns", lambda: int(next(times) * 1e9))
         toy_run(tmp_path / "run", limit=6)
     name = shard_name(WHOLE)
     assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "usual" / name).read_bytes()

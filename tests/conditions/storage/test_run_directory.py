@@ -66,8 +66,8 @@ def test_what_is_written_is_read_back_with_its_place(shard: Path) -> None:
     header, *lines = read_shard(shard)
     assert isinstance(header, ShardHeader) and header.identities == IDENTITIES and header.shard == (1, 1)
     assert records_of(shard) == RECORDS
-    places = [line.place for line in lines if isinstance(line, ShardLine)]
-    assert places == [f"{shard.name}, line {number}" for number in (2, 3, 4)]
+    locations = [line.location for line in lines if isinstance(line, ShardLine)]
+    assert locations == [f"{shard.name}, line {number}" for number in (2, 3, 4)]
 
 
 def test_lines_are_split_on_line_feeds_alone(shard: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_writer_knows_what_is_finished_and_how_often_each_was_tried(shard: Pat
         assert writer.attempts == {"t-en-01/12/FULL": 1, "t-en-02/12/FULL": 2}
 
 
-def test_an_attempt_that_the_machine_ended_is_not_finished(tmp_path: Path) -> None:
+def test_an_infrastructure_failure_finishes_nothing(tmp_path: Path) -> None:
     path = tmp_path / shard_name(WHOLE)
     write(path, RECORDS[:2])
     with ShardWriter(path, HEADER) as writer:
@@ -116,13 +116,13 @@ def test_another_runs_shard_is_refused_and_left_as_it_is(shard: Path) -> None:
 def test_any_changed_byte_is_refused_with_shard_and_line(shard: Path) -> None:
     whole = shard.read_bytes()
     header, first, second, third = whole.splitlines(keepends=True)
-    for line, place in ((first, 2), (second, 3), (third, 4)):
+    for line, number in ((first, 2), (second, 3), (third, 4)):
         for spot in range(80, len(line) - 2, 17):
             changed = line[:spot] + bytes([line[spot] ^ 1]) + line[spot + 1 :]
             if b"\n" in changed[:-1]:
                 continue
             shard.write_bytes(whole.replace(line, changed))
-            with pytest.raises(InvalidRunError, match=rf"{shard.name}, line {place}: "):
+            with pytest.raises(InvalidRunError, match=rf"{shard.name}, line {number}: "):
                 records_of(shard)
     shard.write_bytes(whole.replace(header, header.replace(b"s1", b"s3")))
     with pytest.raises(InvalidRunError, match="line 2: the digest chain is broken"):
@@ -185,7 +185,7 @@ def test_a_run_json_that_is_missing_or_half_written_is_refused(
 def test_a_line_that_is_no_record_line_is_refused_with_its_place(shard: Path) -> None:
     with shard.open("ab") as file:
         file.write(b'{"record":{}}\n')
-    with pytest.raises(InvalidRunError, match="line 5: no record line"):
+    with pytest.raises(InvalidRunError, match="line 5: not a record line"):
         records_of(shard)
 
 
@@ -246,9 +246,9 @@ def test_a_record_that_is_written_otherwise_is_refused_though_the_chain_holds(na
     assert shard.read_bytes() == whole
     rewritten(shard, HEADER, ALSO[name])
     assert shard.read_bytes() != whole
-    with pytest.raises(InvalidRunError, match=r"line 2: the record is no canonical JSON"):
+    with pytest.raises(InvalidRunError, match=r"line 2: the record is not canonical JSON"):
         records_of(shard)
-    with pytest.raises(InvalidRunError, match=r"line 2: the record is no canonical JSON"):
+    with pytest.raises(InvalidRunError, match=r"line 2: the record is not canonical JSON"):
         ShardWriter(shard, HEADER)
 
 
@@ -266,9 +266,9 @@ HEADERS: dict[str, tuple[bytes, bytes, str]] = {
     "shard 0": (b"[1,1]", b"[0,1]", r"of shard \[0, 1\]"),
     "shard true": (b"[1,1]", b"[true,1]", r"shard\.0: Input should be a valid integer"),
     "three numbers": (b"[1,1]", b"[1,1,1]", "shard: Tuple should have at most 2 items"),
-    "white space": (b'"plan"', b' "plan"', "the header is no canonical JSON"),
-    "a key twice": (b'"plan"', b'"plan":{},"plan"', "the header is no canonical JSON"),
-    "a part beside it": (b'{"header":', b'{"a":1,"header":', "the header is no canonical JSON"),
+    "white space": (b'"plan"', b' "plan"', "the header is not canonical JSON"),
+    "a key twice": (b'"plan"', b'"plan":{},"plan"', "the header is not canonical JSON"),
+    "a part beside it": (b'{"header":', b'{"a":1,"header":', "the header is not canonical JSON"),
 }
 
 
@@ -283,7 +283,7 @@ def test_a_header_that_this_program_does_not_write_is_refused_though_the_chain_h
 @pytest.mark.parametrize("name", [(1, 2), (2, 2), (2, 1)])
 def test_a_shard_under_another_name_is_refused(name: tuple[int, int], shard: Path) -> None:
     other = shard.rename(shard.with_name(shard_name(Shard(*name))))
-    with pytest.raises(InvalidRunError, match=r"the header is of shard \[1, 1\], which is not what"):
+    with pytest.raises(InvalidRunError, match=r"the header is of shard \[1, 1\], but the file is named"):
         records_of(other)
 
 
@@ -331,10 +331,10 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 @pytest.mark.parametrize("where", ["os.fsync", "os.chmod", "os.replace", "schemarouter.files.write_all"])
 @pytest.mark.parametrize(
-    ("error", "told"), [(FULL, InvalidRunError), (KeyboardInterrupt(), KeyboardInterrupt)], ids=repr
+    ("error", "raised"), [(FULL, InvalidRunError), (KeyboardInterrupt(), KeyboardInterrupt)], ids=repr
 )
 def test_a_file_that_could_not_be_written_leaves_nothing_and_the_one_before_it(
-    where: str, error: BaseException, told: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str, error: BaseException, raised: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "verdict.json"
     write_whole(path, b"before")
@@ -343,33 +343,33 @@ def test_a_file_that_could_not_be_written_leaves_nothing_and_the_one_before_it(
         raise error
 
     monkeypatch.setattr(where, failing)
-    with pytest.raises(told):
+    with pytest.raises(raised):
         write_whole(path, b"after")
     assert [item.name for item in tmp_path.iterdir()] == ["verdict.json"] and path.read_bytes() == b"before"
 
 
 class Filling:
-    """Takes `room` bytes and no more."""
+    """Takes `space` bytes and no more."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, space: int) -> None:
+        self.space = space
 
     def __call__(self, file: FileIO, data: bytes) -> None:
-        taken = data[: self.room]
+        taken = data[: self.space]
         file.write(taken)
-        self.room -= len(taken)
+        self.space -= len(taken)
         if len(taken) < len(data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("room", [0, 30, 200, 330, 500, 700])
-def test_what_a_full_disk_took_half_of_is_taken_back_and_told_once(
-    room: int, tmp_path: Path, shard: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("space", [0, 30, 200, 330, 500, 700])
+def test_what_a_full_disk_took_half_of_is_taken_back_and_raised_once(
+    space: int, tmp_path: Path, shard: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "full" / shard_name(WHOLE)
     path.parent.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr("conditions.storage.append_log.write_all", Filling(room))
+        patch.setattr("conditions.storage.append_log.write_all", Filling(space))
         with pytest.raises(InvalidRunError, match=r"cannot be written \(No space left on device\)") as caught:
             write(path, RECORDS)
     assert caught.value.__context__ is None or isinstance(caught.value.__context__, OSError)
@@ -381,7 +381,7 @@ def test_what_a_full_disk_took_half_of_is_taken_back_and_told_once(
     assert path.read_bytes() == shard.read_bytes()
 
 
-def test_what_ends_a_run_is_told_and_not_that_the_shard_could_not_be_closed(
+def test_what_ends_a_run_is_raised_and_not_that_the_shard_could_not_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(descriptor: int) -> None:
@@ -391,5 +391,5 @@ def test_what_ends_a_run_is_told_and_not_that_the_shard_could_not_be_closed(
     path = tmp_path / shard_name(WHOLE)
     with pytest.raises(KeyError, match="first"), ShardWriter(path, HEADER):
         raise KeyError("first")
-    with pytest.raises(InvalidRunError, match="what was done is kept"), ShardWriter(path, HEADER):
+    with pytest.raises(InvalidRunError, match="finished work is kept"), ShardWriter(path, HEADER):
         pass

@@ -50,7 +50,7 @@ def holder(folder: Path, number: int = 0) -> Iterator[subprocess.Popen[bytes]]:
         yield child
 
 
-def told(folder: Path) -> str:
+def holder_text(folder: Path) -> str:
     """Who holds a folder, as the file beside the lock says."""
     return (folder / f"{NAME}.holder").read_text()
 
@@ -64,10 +64,10 @@ def without_flock(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(fcntl, "flock", flock)
 
 
-def test_a_held_folder_tells_by_whom_and_since_when_and_is_clean_afterwards(tmp_path: Path) -> None:
+def test_a_held_folder_names_by_whom_and_since_when_and_is_clean_afterwards(tmp_path: Path) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     with hold(tmp_path / "new"):
-        by, since = told(tmp_path / "new").split(" since ")
+        by, since = holder_text(tmp_path / "new").split(" since ")
     assert by == f"process {os.getpid()} on host {socket.gethostname()}"
     assert before <= datetime.fromisoformat(since) <= datetime.now(UTC)
     assert [*(tmp_path / "new").iterdir()] == []
@@ -94,7 +94,7 @@ def test_who_is_patient_waits_for_the_first_to_end(
         without_flock(monkeypatch, number)
     with holder(tmp_path, number) as child:
         with pytest.raises(InvalidRunError, match="in use by process"):
-            hold_named(tmp_path, NAME, patience=0.1).__enter__()
+            hold_named(tmp_path, NAME, timeout=0.1).__enter__()
         waited: list[float] = []
 
         def ended_meanwhile(seconds: float) -> None:
@@ -102,7 +102,7 @@ def test_who_is_patient_waits_for_the_first_to_end(
             child.communicate()
 
         monkeypatch.setattr("time.sleep", ended_meanwhile)
-        with hold_named(tmp_path, NAME, patience=60):
+        with hold_named(tmp_path, NAME, timeout=60):
             assert len(waited) == 1
     assert [*tmp_path.iterdir()] == []
 
@@ -111,9 +111,9 @@ def test_a_killed_process_holds_nothing_though_its_files_stay(tmp_path: Path) ->
     with holder(tmp_path) as child:
         child.kill()
         child.wait()
-    assert f"process {child.pid} " in told(tmp_path)
+    assert f"process {child.pid} " in holder_text(tmp_path)
     with hold(tmp_path):
-        assert f"process {os.getpid()} " in told(tmp_path)
+        assert f"process {os.getpid()} " in holder_text(tmp_path)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -146,7 +146,7 @@ def test_a_lock_that_was_opened_before_it_was_taken_away_is_not_held(
         real(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with hold_named(tmp_path, NAME, patience=60), pytest.raises(InvalidRunError, match=f"process {os.getpid()}"):
+    with hold_named(tmp_path, NAME, timeout=60), pytest.raises(InvalidRunError, match=f"process {os.getpid()}"):
         hold(tmp_path).__enter__()
 
 
@@ -173,8 +173,8 @@ def test_where_there_is_no_flock_a_living_process_holds_and_a_killed_one_does_no
             hold(tmp_path).__enter__()
         child.kill()
         child.wait()
-    with hold_named(tmp_path, NAME, patience=60):
-        assert f"process {os.getpid()} " in told(tmp_path)
+    with hold_named(tmp_path, NAME, timeout=60):
+        assert f"process {os.getpid()} " in holder_text(tmp_path)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -192,13 +192,13 @@ def test_nothing_is_written_through_a_link(end: str, tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("place", [NAME, f"{NAME}.holder"])
-def test_a_folder_in_the_place_of_a_file_is_one_message_and_holds_nothing(place: str, tmp_path: Path) -> None:
-    (tmp_path / place).mkdir()
+@pytest.mark.parametrize("name", [NAME, f"{NAME}.holder"])
+def test_a_folder_instead_of_a_file_is_one_message_and_holds_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
     for _ in range(2):
-        with pytest.raises(InvalidRunError, match=f"{re.escape(place)}: cannot be written"):
+        with pytest.raises(InvalidRunError, match=f"{re.escape(name)}: cannot be written"):
             hold(tmp_path).__enter__()
-    (tmp_path / place).rmdir()
+    (tmp_path / name).rmdir()
     with hold(tmp_path):
         pass
 

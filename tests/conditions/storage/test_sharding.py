@@ -146,7 +146,7 @@ def rewrite(folder: Path, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("part", ["identities", "provenance", "plan"])
-def test_runs_that_differ_are_told_line_by_line(part: str, parts: list[Path], tmp_path: Path) -> None:
+def test_runs_that_differ_are_refused_line_by_line(part: str, parts: list[Path], tmp_path: Path) -> None:
     name = {"identities": "agent", "provenance": "commit", "plan": "fingerprint"}[part]
     rewrite(parts[1], **{part: changed(getattr(read_header(parts[1]), part), **{name: "other"})})
     with pytest.raises(
@@ -170,8 +170,8 @@ def _doubled(data: bytes) -> bytes:
 
 
 def _flipped(data: bytes) -> bytes:
-    place = data.rfind(b"completed")
-    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+    index = data.rfind(b"completed")
+    return data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :]
 
 
 def _torn(data: bytes) -> bytes:
@@ -262,7 +262,7 @@ def test_a_shard_that_another_process_changes_meanwhile_ends_the_run(
                 file.write(changed)
 
     header = run_header(toy_protocol(), SURFACE, PLAN, IDENTITIES)
-    with pytest.raises(InvalidRunError, match="another process wrote to it or cut it off meanwhile"):
+    with pytest.raises(InvalidRunError, match="another process wrote to it or truncated it meanwhile"):
         execute(tmp_path / "run", header, PLAN, InProcess(toy_runner()), progress)
 
 
@@ -306,7 +306,7 @@ def test_of_two_divisions_that_begin_at_once_one_is_refused(
                 fill(folder, 1, 3)
             with hold_named(folder, name, **options):
                 if began == 2:
-                    patch.setattr(executing, "_PATIENCE_SECONDS", 0.0)
+                    patch.setattr(executing, "_HEADER_LOCK_SECONDS", 0.0)
                     with pytest.raises(InvalidRunError, match="in use by") as refused:
                         fill(folder, 1, 3)
                     ended.append(str(refused.value))
@@ -351,14 +351,14 @@ def test_more_shards_than_the_system_allows_files_are_refused_before_anything_is
             return 40, 50
 
     monkeypatch.setattr("conditions.storage.merge.resource", Poor)
-    with pytest.raises(InvalidRunError, match=r"3 shards are held at once.*50 files open.*ulimit -Hn"):
+    with pytest.raises(InvalidRunError, match=r"3 shards are locked at once.*50 files only.*ulimit -Hn"):
         merge(parts, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
 def test_a_file_that_is_named_like_a_shard_and_is_none_is_refused(parts: list[Path], tmp_path: Path) -> None:
     (parts[0] / "episodes-1-of-3.jsonl").write_text("")
-    with pytest.raises(InvalidRunError, match=r"episodes-1-of-3\.jsonl: no name of a shard"):
+    with pytest.raises(InvalidRunError, match=r"episodes-1-of-3\.jsonl: not the name of a shard"):
         merge(parts, tmp_path / "merged")
 
 

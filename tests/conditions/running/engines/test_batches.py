@@ -16,8 +16,8 @@ from tests.strategies import LAWS
 
 jobs_of = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 60)), max_size=12).map(
     lambda groups: [
-        Job(Unit(f"t{task}-{place}", 100, "FULL", repeat), 1)
-        for place, (task, size) in enumerate(groups)
+        Job(Unit(f"t{task}-{index}", 100, "FULL", repeat), 1)
+        for index, (task, size) in enumerate(groups)
         for repeat in range(1, size + 1)
     ]
 )

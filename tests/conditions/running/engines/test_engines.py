@@ -39,16 +39,16 @@ def died(jobs: tuple[Job, ...]) -> BatchOutcome:
 
 
 class MadeUp:
-    """A crew of so many batches at a time, which meet the fates that were dealt, and after those are done."""
+    """Takes `capacity` batches at a time, which end as `fates` say, and after those are done."""
 
-    def __init__(self, fates: list[Fate], room: int = 2) -> None:
+    def __init__(self, fates: list[Fate], capacity: int = 2) -> None:
         self._fates = deque(fates)
-        self._room = room
+        self._capacity = capacity
         self._out: deque[tuple[Job, ...]] = deque()
         self.seen: list[tuple[Job, ...]] = []
 
     def has_capacity(self) -> bool:
-        return len(self._out) < self._room
+        return len(self._out) < self._capacity
 
     def submit(self, jobs: tuple[Job, ...]) -> None:
         self._out.append(jobs)
@@ -61,22 +61,22 @@ class MadeUp:
         return [fate(self._out.popleft())]
 
 
-def driven(crew: MadeUp, jobs: tuple[Job, ...] = JOBS) -> list[Done]:
-    return list(drive(crew, jobs, Limits(episode_seconds=3)))
+def driven(pool: MadeUp, jobs: tuple[Job, ...] = JOBS) -> list[Done]:
+    return list(drive(pool, jobs, Limits(episode_seconds=3)))
 
 
 def test_a_batch_that_comes_back_undone_is_handed_in_again_as_it_was() -> None:
-    crew = MadeUp([undone], room=1)
-    assert driven(crew) == [finished(job) for job in JOBS]
-    first, second = crew.seen[:2]
+    pool = MadeUp([undone], capacity=1)
+    assert driven(pool) == [finished(job) for job in JOBS]
+    first, second = pool.seen[:2]
     assert first == second == JOBS[: len(first)]
 
 
 def test_the_jobs_of_a_batch_that_lost_its_worker_are_done_one_by_one() -> None:
-    crew = MadeUp([died], room=1)
-    made = driven(crew, JOBS[:3])
+    pool = MadeUp([died], capacity=1)
+    made = driven(pool, JOBS[:3])
     assert made == [finished(job) for job in JOBS[:3]]
-    assert crew.seen == [JOBS[:3], *((job,) for job in JOBS[:3])]
+    assert pool.seen == [JOBS[:3], *((job,) for job in JOBS[:3])]
 
 
 def test_a_job_that_loses_two_workers_alone_is_final_and_one_that_is_late_alone_has_failed() -> None:
@@ -93,15 +93,17 @@ def test_a_job_that_loses_two_workers_alone_is_final_and_one_that_is_late_alone_
 
 @laws(100)
 @given(st.lists(st.sampled_from([done, undone]), max_size=30), st.integers(1, 4))
-def test_whatever_comes_back_undone_every_job_is_done_once_and_nobody_is_blamed(fates: list[Fate], room: int) -> None:
-    made = driven(MadeUp(fates, room))
+def test_whatever_comes_back_undone_every_job_is_done_once_and_nobody_is_blamed(
+    fates: list[Fate], capacity: int
+) -> None:
+    made = driven(MadeUp(fates, capacity))
     assert sorted(one.unit.episode_id for one in made) == sorted(job.unit.episode_id for job in JOBS)
     assert all((one.attempt, one.failure) == (1, "") for one in made)
 
 
 @laws(100)
 @given(st.lists(st.sampled_from([done, undone, late, died]), max_size=30), st.integers(1, 4))
-def test_whatever_becomes_of_the_workers_no_job_is_left_out(fates: list[Fate], room: int) -> None:
-    made = driven(MadeUp(fates, room))
+def test_whatever_becomes_of_the_workers_no_job_is_left_out(fates: list[Fate], capacity: int) -> None:
+    made = driven(MadeUp(fates, capacity))
     ended = [one.unit.episode_id for one in made if not one.failure]
     assert sorted(ended) == sorted(job.unit.episode_id for job in JOBS)

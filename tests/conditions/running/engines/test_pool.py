@@ -107,7 +107,7 @@ FAULTS = {
 
 
 def failing() -> Runner:
-    raise UsageError("no such thing; take another.")
+    raise UsageError("no such agent; take another.")
 
 
 def fill(folder: Path, engine: Engine, limits: Limits = NO_LIMITS) -> Path:
@@ -135,15 +135,15 @@ def test_several_processes_write_what_one_writes(tmp_path: Path, alone: Path) ->
     )
 
 
-@pytest.mark.parametrize(("fault", "told"), [("segfault", "SIGSEGV"), ("kill", "SIGKILL"), ("exit", "exit code 7")])
+@pytest.mark.parametrize(("fault", "detail"), [("segfault", "SIGSEGV"), ("kill", "SIGKILL"), ("exit", "exit code 7")])
 def test_a_worker_that_dies_is_on_record_and_its_episodes_are_run_again(
-    fault: str, told: str, tmp_path: Path, alone: Path
+    fault: str, detail: str, tmp_path: Path, alone: Path
 ) -> None:
     # Once with the others of its batch, which leaves no record, and once alone.
     folder = fill(tmp_path / "run", Pool(Faulty(fault, str(tmp_path), 2), 2))
     (lost,) = (record for record in read_records(folder) if record.infrastructure)
     assert (lost.task, lost.catalog, lost.condition, lost.attempt) == (TASK, 12, "FULL", 1)
-    assert isinstance(lost.events[-1], Ended) and told in lost.events[-1].detail
+    assert isinstance(lost.events[-1], Ended) and detail in lost.events[-1].detail
     result = read_complete_run(folder, WORLD)
     assert result.infrastructure_attempts == 1
     assert result.rows == read_complete_run(alone, WORLD).rows
@@ -152,16 +152,16 @@ def test_a_worker_that_dies_is_on_record_and_its_episodes_are_run_again(
 def test_an_episode_that_kills_every_worker_ends_the_run_and_the_same_command_goes_on(
     tmp_path: Path, alone: Path
 ) -> None:
-    with pytest.raises(InfrastructureError, match=rf"{TASK}/12/FULL: the machine failed .*SIGKILL.*same command"):
+    with pytest.raises(InfrastructureError, match=rf"{TASK}/12/FULL: infrastructure failure .*SIGKILL.*same command"):
         fill(tmp_path / "run", Pool(Faulty("kill", str(tmp_path), 3), 2))
     assert sum(record.infrastructure for record in read_records(tmp_path / "run")) == 2
     folder = fill(tmp_path / "run", Pool(toy_runner, 2))
     assert read_complete_run(folder, WORLD).rows == read_complete_run(alone, WORLD).rows
 
 
-@pytest.mark.parametrize(("fault", "told"), [("hang", "took more than 2 s"), ("deaf", "killed after more than 2 s")])
+@pytest.mark.parametrize(("fault", "detail"), [("hang", "took more than 2 s"), ("deaf", "killed after more than 2 s")])
 def test_a_worker_that_hangs_is_a_failed_episode_on_record(
-    fault: str, told: str, tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str, detail: str, tmp_path: Path, alone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("conditions.running.engines.base.GRACE_SECONDS", 2.0)
     monkeypatch.setattr("conditions.running.engines.batches.FIRST", 1)
@@ -170,7 +170,7 @@ def test_a_worker_that_hangs_is_a_failed_episode_on_record(
     limits = Limits(episode_seconds=2)
     folder = fill(tmp_path / "run", Pool(Faulty(fault, str(tmp_path), 2 if fault == "deaf" else 1), 2, limits), limits)
     (late,) = (
-        record for record in read_records(folder) if isinstance(e := record.events[-1], Ended) and told in e.detail
+        record for record in read_records(folder) if isinstance(e := record.events[-1], Ended) and detail in e.detail
     )
     assert (late.task, late.catalog, late.condition) == (TASK, 12, "FULL")
     assert isinstance(late.events[-1], Ended) and late.events[-1].reason == "time_limit"
@@ -190,8 +190,8 @@ def test_a_hang_in_this_process_is_a_failed_episode_too(tmp_path: Path) -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_what_a_worker_cannot_begin_is_told_as_it_would_be_here(tmp_path: Path) -> None:
-    with pytest.raises(SchemaRouterError, match="no such thing; take another"):
+def test_what_a_worker_cannot_begin_is_raised_as_in_this_process(tmp_path: Path) -> None:
+    with pytest.raises(SchemaRouterError, match="no such agent; take another"):
         fill(tmp_path / "run", Pool(failing, 2))
     assert multiprocessing.active_children() == []
 
@@ -226,9 +226,9 @@ def test_workers_that_always_die_end_the_run_with_one_message_and_nothing_on_rec
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("conditions.running.engines.pool._MAX_BROKEN_POOLS", 1)
-    with pytest.raises(WorkersLostError, match=r"before they did anything, 2 times in a row.*same command") as told:
+    with pytest.raises(WorkersLostError, match=r"before they did any work, 2 times in a row.*same command") as caught:
         fill(tmp_path / "run", Pool(partial(os._exit, 7), 1))
-    assert told.value.exit_code == 3
+    assert caught.value.exit_code == 3
     assert read_records(tmp_path / "run") == []
     assert multiprocessing.active_children() == []
 

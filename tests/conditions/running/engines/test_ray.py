@@ -1,4 +1,4 @@
-"""A local Ray does what one process does, and goes on when it loses a worker."""
+"""A local Ray does what one process does, and continues when it loses a worker."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FULL = next(unit for unit in PLAN.units if unit.condition == "FULL")
 
 @pytest.fixture(autouse=True)
 def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conditions.running.engines.timeout._AGAIN_SECONDS", LIMIT)
+    monkeypatch.setattr("conditions.running.engines.timeout._REPEAT_SECONDS", LIMIT)
 
 
 def wait_for_the_alarm() -> None:
