@@ -315,7 +315,7 @@ def reproduce(folder: Path | str, progress: Progress = lambda done, expected: No
         How many episodes were run again.
 
     Raises:
-        InvalidRunError: As `load_complete_run`, and at the first record that comes out otherwise.
+        InvalidRunError: As `load_complete_run`, and at the first record that differs.
 
     """
     path = Path(folder)
