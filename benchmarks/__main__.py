@@ -23,9 +23,11 @@ from schemarouter.errors import EXIT_USAGE, SchemaRouterError
 
 @dataclass(frozen=True)
 class Scale:
-    """What is measured and how long: sizes in entries, `effort` for each comparison, queries a corpus, tasks of the surface.
+    """What is measured and how long.
 
-    `run_episodes` are of whole runs by the command, and so many times over of a long one; none where it is 0.
+    `sizes` of corpora and `endpoints` of the catalog in entries; `effort` of each comparison; `queries` for each corpus;
+    `tasks` of the surface. Whole runs by the command have `run_episodes` episodes a repeat, none are made where it is 0;
+    the long one has `run_repeats` repeats.
     """
 
     sizes: tuple[int, ...]
@@ -45,7 +47,7 @@ def measure(scale: Scale) -> list[Row]:
     """Every comparison at every size. Raises SchemaRouterError when systems that are compared rank differently."""
     measured: list[Row] = []
     if scale.run_episodes:
-        # First of all: a process is born with the memory of the one that starts it, which is then still small.
+        # First: a child's peak memory includes that of the process it is forked from, which is still small now.
         typer.echo("whole runs", err=True)
         measured += run_rows(scale.run_episodes, scale.run_repeats)
     for size in scale.sizes:
@@ -62,7 +64,7 @@ def measure(scale: Scale) -> list[Row]:
 
 def main(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes and few repeats: under half a minute.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the figures to this file too.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the results to this file too.")] = None,
 ) -> None:
     """Measure speed and memory side by side and print ratios."""
     missing = [name for name in ("rank_bm25", "bm25s") if importlib.util.find_spec(name) is None]

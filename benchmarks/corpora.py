@@ -1,4 +1,4 @@
-"""Synthetic corpora, queries and vectors: the same seed gives the same ones."""
+"""Synthetic corpora, queries and vectors, reproducible from their seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUERY_TERMS = 12
 _VOCABULARY = 50_000
 # Zipf-Mandelbrot, with an exponent and an offset as running text has them.
 _EXPONENT, _OFFSET = 1.07, 2.7
-_SHORTEST, _LONGEST = 16, 40
+_MIN_LENGTH, _MAX_LENGTH = 16, 40
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,27 @@ class Corpus:
 def zipf_corpus(size: int, queries: int) -> Corpus:
     """Documents of 16 to 40 tokens drawn by Zipf's law; a query is twelve different terms of one document.
 
-    Only terms of fewer than half of the documents are asked for: above that the three systems differ on purpose.
+    Query terms occur in fewer than half of the documents: above that the three systems differ by design.
     """
     rng = np.random.default_rng([SEED, size])
     weights = 1 / (np.arange(_VOCABULARY) + _OFFSET) ** _EXPONENT
-    lengths = rng.integers(_SHORTEST, _LONGEST + 1, size=size)
+    lengths = rng.integers(_MIN_LENGTH, _MAX_LENGTH + 1, size=size)
     terms = rng.choice(_VOCABULARY, size=int(lengths.sum()), p=weights / weights.sum())
     bounds = np.concatenate(([0], np.cumsum(lengths))).tolist()
-    places = np.unique(terms * size + np.repeat(np.arange(size), lengths))
-    rare = 2 * np.bincount(places // size, minlength=_VOCABULARY) < size
+    # One number for each pair of a term and a document that holds it.
+    occurrences = np.unique(terms * size + np.repeat(np.arange(size), lengths))
+    rare = 2 * np.bincount(occurrences // size, minlength=_VOCABULARY) < size
     words = [f"w{term}" for term in range(_VOCABULARY)]
     flat = [words[term] for term in terms.tolist()]
     documents = [flat[start:stop] for start, stop in pairwise(bounds)]
-    asked: list[list[str]] = []
-    while len(asked) < queries:
-        place = int(rng.integers(size))
-        own = np.unique(terms[bounds[place] : bounds[place + 1]])
+    drawn: list[list[str]] = []
+    while len(drawn) < queries:
+        index = int(rng.integers(size))
+        own = np.unique(terms[bounds[index] : bounds[index + 1]])
         own = own[rare[own]]
         if own.size >= QUERY_TERMS:
-            asked.append([words[term] for term in rng.permutation(own)[:QUERY_TERMS].tolist()])
-    return Corpus(documents, asked)
+            drawn.append([words[term] for term in rng.permutation(own)[:QUERY_TERMS].tolist()])
+    return Corpus(documents, drawn)
 
 
 def unit_vectors(count: int, stream: int) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""How often each interval holds the truth: simulated surfaces of 30 cells x 6 tasks x 3 catalogs."""
+"""Coverage of each interval, how often it holds the true value: simulated surfaces of 30 cells x 6 tasks x 3 catalogs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ CELLS, TASKS, CATALOGS = 30, 6, 3
 N_TASKS = CELLS * TASKS
 BLOCK = 100
 
-# Standard deviations on the logit scale: between cells (fixed), tasks, a task's catalogs, an arm on a task.
-CELL_SD, TASK_SD, CATALOG_SD, ARM_SD = 0.6, 1.0, 0.5, 0.5
+# Standard deviations on the logit scale: between cells (fixed), tasks, a task's catalogs, a condition on a task.
+CELL_SD, TASK_SD, CATALOG_SD, CONDITION_SD = 0.6, 1.0, 0.5, 0.5
 # Required steps of a task: 1 + Binomial(4, 1/2), one event a step and catalog; each step above 3 makes a task harder.
 STEPS = np.arange(1, 6)
 STEP_CHANCES = np.array([1, 4, 6, 4, 1]) / 16
@@ -26,12 +26,13 @@ STEP_SLOPE = -0.2
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 _CELL_OFFSETS: Floats = CELL_SD * special.ndtri((np.arange(CELLS) + 0.5) / CELLS)
 
-Arm = tuple[Integers, Integers]
+# Numerators and denominators of one condition, (n_surfaces, n_tasks) int64 each.
+Sample = tuple[Integers, Integers]
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One truth to be covered: a recall `rates` of one arm, or the pass difference first less second of two arms."""
+    """One true value to be covered: the recall of one condition, or the difference in task pass, first less second, of two."""
 
     name: str
     rates: tuple[float, ...]
@@ -39,7 +40,7 @@ class Scenario:
 
     @property
     def truth(self) -> float:
-        """The parameter, which the intercepts are solved for by quadrature, not by simulation."""
+        """The true value, which the intercepts are solved for by quadrature, not by simulation."""
         return self.rates[0] if len(self.rates) == 1 else self.rates[0] - self.rates[1]
 
 
@@ -89,7 +90,7 @@ def simulate(
     level: float = 0.95,
     scenarios: Sequence[Scenario] = SCENARIOS,
 ) -> list[CoverageRow]:
-    """Cover each scenario's truth by every method that applies; one row a scenario and method.
+    """Simulate every scenario and count how often each method that applies covers the truth; one row for each.
 
     `seed` is that of the one counts matrix a method uses for all surfaces, as in the real analysis; surfaces come
     from the scenarios' own seeds. Takes about 20 s on one core and 150 MB by default.
@@ -100,18 +101,18 @@ def simulate(
     resamplings = ((PERCENTILE, plain, None), (RAO_WU, fewer, rao_wu_factors(sizes)))
     rows: list[CoverageRow] = []
     for scenario in scenarios:
-        found: dict[str, list[Interval]] = {}
+        by_method: dict[str, list[Interval]] = {}
         draw_surfaces = _surfaces(scenario)
         for start in range(0, surfaces, BLOCK):
-            arms = draw_surfaces(min(BLOCK, surfaces - start))
+            samples = draw_surfaces(min(BLOCK, surfaces - start))
             for method, counts, factors in resamplings:
-                found.setdefault(method, []).extend(_resampled(arms, counts, factors, level, method))
-            if len(arms) == 1:
+                by_method.setdefault(method, []).extend(_resampled(samples, counts, factors, level, method))
+            if len(samples) == 1:
                 cell_index = np.repeat(np.arange(CELLS), TASKS)
-                found.setdefault(LOGIT_T, []).extend(
-                    logit_t(hits, events, cell_index, level) for hits, events in zip(*arms[0], strict=True)
+                by_method.setdefault(LOGIT_T, []).extend(
+                    logit_t(hits, events, cell_index, level) for hits, events in zip(*samples[0], strict=True)
                 )
-        rows.extend(_row(scenario, method, intervals) for method, intervals in found.items())
+        rows.extend(_row(scenario, method, intervals) for method, intervals in by_method.items())
     return rows
 
 
@@ -130,7 +131,7 @@ def table(rows: Sequence[CoverageRow]) -> str:
 
 
 def mean_rate(intercept: float, sd: float, *, steps: bool) -> float:
-    """Expected rate of an arm at `intercept` (logit), task and event effects of `sd` integrated out by quadrature.
+    """Expected rate of a condition at `intercept` (logit), task and event effects of `sd` integrated out by quadrature.
 
     With `steps`, tasks count by their number of events: E[events x rate] / E[events], the limit of the ratio of sums.
     """
@@ -145,37 +146,39 @@ def mean_rate(intercept: float, sd: float, *, steps: bool) -> float:
     return float(by_steps @ share / share.sum())
 
 
-def _surfaces(scenario: Scenario) -> Callable[[int], list[Arm]]:
-    """Return a source of surfaces: n -> the arms' (numerator, denominator), (n, n_tasks) int64 each."""
+def _surfaces(scenario: Scenario) -> Callable[[int], list[Sample]]:
+    """Return a function that simulates n surfaces: a sample for each condition of the scenario."""
     generator = np.random.Generator(np.random.PCG64(scenario.seed))
     steps = len(scenario.rates) == 1
-    sd = math.hypot(TASK_SD, CATALOG_SD, 0.0 if steps else ARM_SD)
+    sd = math.hypot(TASK_SD, CATALOG_SD, 0.0 if steps else CONDITION_SD)
     intercepts = [
         float(optimize.brentq(lambda at, rate=rate: mean_rate(at, sd, steps=steps) - rate, -10, 20, xtol=1e-13))
         for rate in scenario.rates
     ]
     cells = np.repeat(_CELL_OFFSETS, TASKS)[:, np.newaxis]
 
-    def draw(n: int) -> list[Arm]:
+    def draw(n: int) -> list[Sample]:
         shared = cells + TASK_SD * generator.standard_normal((n, N_TASKS, 1))
         shared = shared + CATALOG_SD * generator.standard_normal((n, N_TASKS, CATALOGS))
         events = np.ones((n, N_TASKS, 1), dtype=np.int64)
         if steps:
             events = 1 + generator.binomial(4, 0.5, size=(n, N_TASKS, 1))
             shared = shared + STEP_SLOPE * (events - 3)
-        arms: list[Arm] = []
+        samples: list[Sample] = []
         for intercept in intercepts:
-            own = 0.0 if steps else ARM_SD * generator.standard_normal((n, N_TASKS, 1))
+            own = 0.0 if steps else CONDITION_SD * generator.standard_normal((n, N_TASKS, 1))
             hits = generator.binomial(events, special.expit(intercept + shared + own))
-            arms.append((hits.sum(axis=2), CATALOGS * events[:, :, 0]))
-        return arms
+            samples.append((hits.sum(axis=2), CATALOGS * events[:, :, 0]))
+        return samples
 
     return draw
 
 
-def _resampled(arms: list[Arm], counts: Counts, factors: Integers | None, level: float, method: str) -> list[Interval]:
-    draws = [ratio_draws(*arm, counts, factors=factors) for arm in arms]
-    if len(arms) == 1:
+def _resampled(
+    samples: list[Sample], counts: Counts, factors: Integers | None, level: float, method: str
+) -> list[Interval]:
+    draws = [ratio_draws(*sample, counts, factors=factors) for sample in samples]
+    if len(samples) == 1:
         return [percentile(one, level, method=method) for one in draws[0]]
     return [difference(a, b, level, method=method) for a, b in zip(*draws, strict=True)]
 

@@ -1,4 +1,4 @@
-"""The gate's arithmetic: a whole verdict beside a paired bootstrap written out in plain Python."""
+"""The gate's arithmetic: a whole verdict against a paired bootstrap in plain Python."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ _SEED = 20260929
 
 
 def gate_rows(effort: Effort, iterations: int | None = None) -> list[Row]:
-    """A verdict with all its intervals beside one interval of one criterion, each from `iterations` draws, or the protocol's.
+    """A verdict with all its intervals against one interval of one criterion, each from `iterations` draws, or the protocol's.
 
-    The aggregate is made up: as many tasks, cells, catalogs and conditions as the confirmatory protocol has, 2,700 episodes.
+    The run is synthetic: as many tasks, cells, catalogs and conditions as the confirmatory protocol has, 2,700 episodes.
     """
     protocol = load_protocol("frozen")
     iterations = iterations or protocol.statistics.iterations
     rules = protocol.statistics.model_copy(update={"iterations": iterations})
     protocol = protocol.model_copy(update={"statistics": rules})
-    result = made_up(protocol)
+    run = synthetic_run(protocol)
     systems: dict[str, Callable[[int], object]] = {
-        "judge: six criteria, every condition and slice": lambda _: judge(result, protocol),
-        "plain Python: one interval of one criterion": lambda seed: plain_interval(result, protocol, seed),
+        "judge: six criteria, every condition and slice": lambda _: judge(run, protocol),
+        "plain Python: one interval of one criterion": lambda seed: plain_interval(run, protocol, seed),
     }
     times = alternate(systems, [_SEED], replace(effort, rounds=max(effort.rounds // 40, 1), burst=1))
     note = f"{iterations:,} draws of each of two kinds; the plain one makes one kind"
-    return rows("gate over an aggregate", len(result.rows), times, notes={next(iter(systems)): note})
+    return rows("gate over an aggregate", len(run.rows), times, notes={next(iter(systems)): note})
 
 
-def made_up(protocol: Protocol) -> CompleteRun:
-    """A complete run of the confirmatory shape whose counts are drawn at random, rates with hits among events."""
-    drawn = random.Random(_SEED)
+def synthetic_run(protocol: Protocol) -> CompleteRun:
+    """A complete run of the confirmatory shape whose counts are random, numerators of rates within their denominators."""
+    generator = random.Random(_SEED)
     cells = {
-        f"made-{stratum}{language}-{number}": f"stratum_{stratum}/language_{language}"
+        f"task-{stratum}{language}-{number}": f"stratum_{stratum}/language_{language}"
         for stratum in range(len(protocol.strata))
         for language in range(len(protocol.languages))
         for number in range(protocol.tasks_per_cell)
     }
     plan = Plan(tuple(sorted(cells)), protocol.catalogs, protocol.conditions.names)
     episodes = [
-        EpisodeRow(task, size, condition, _counts(drawn))
+        EpisodeRow(task, size, condition, _counts(generator))
         for task in plan.tasks
         for size in plan.catalogs
         for condition in plan.conditions
@@ -58,8 +58,8 @@ def made_up(protocol: Protocol) -> CompleteRun:
 
 
 def _header(plan: Plan) -> RunHeader:
-    """A header that nothing is looked up in."""
-    named = dict.fromkeys(Identities.model_fields, "made up") | {"catalogs": {}, "catalog_view": "full"}
+    """A header whose contents no one reads."""
+    named = dict.fromkeys(Identities.model_fields, "synthetic") | {"catalogs": {}, "catalog_view": "full"}
     return RunHeader(
         schema_version=1,
         surface="development",
@@ -72,50 +72,50 @@ def _header(plan: Plan) -> RunHeader:
     )
 
 
-def _counts(drawn: random.Random) -> EpisodeCounts:
-    told = {item.name: drawn.randint(0, 4) for item in fields(EpisodeCounts)}
-    told |= {"episodes": 1, "passed": drawn.randint(0, 1), "missed": drawn.randint(0, 1)}
-    told |= {"schema_tokens": drawn.randint(500, 20_000), "unauthorised_destructive": 0}
+def _counts(generator: random.Random) -> EpisodeCounts:
+    values = {item.name: generator.randint(0, 4) for item in fields(EpisodeCounts)}
+    values |= {"episodes": 1, "passed": generator.randint(0, 1), "missed": generator.randint(0, 1)}
+    values |= {"schema_tokens": generator.randint(500, 20_000), "unauthorised_destructive": 0}
     for item in BY_NAME.values():
         if item.rate:
-            told[item.numerator] = min(told[item.numerator], told[item.denominator])
-    return EpisodeCounts(**told)
+            values[item.numerator] = min(values[item.numerator], values[item.denominator])
+    return EpisodeCounts(**values)
 
 
-def plain_interval(result: CompleteRun, protocol: Protocol, seed: int) -> tuple[float, float]:
+def plain_interval(run: CompleteRun, protocol: Protocol, seed: int) -> tuple[float, float]:
     """The percentile interval of the paired difference in task pass: stratified by cell, tasks drawn with replacement."""
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     by_cell: dict[str, list[str]] = {}
-    for task in sorted(result.cells):
-        by_cell.setdefault(result.cells[task], []).append(task)
-    aware, progressive = (_passes(result, name) for name in (STATE_AWARE, PROGRESSIVE))
+    for task in sorted(run.cells):
+        by_cell.setdefault(run.cells[task], []).append(task)
+    aware, progressive = (_passes(run, name) for name in (STATE_AWARE, PROGRESSIVE))
     differences = []
     for _ in range(protocol.statistics.iterations):
         sums = [0, 0, 0, 0]
         for tasks in by_cell.values():
             for _ in tasks:
-                task = tasks[drawn.randrange(len(tasks))]
-                for side, told in enumerate((aware, progressive)):
-                    sums[2 * side] += told[task][0]
-                    sums[2 * side + 1] += told[task][1]
+                task = tasks[generator.randrange(len(tasks))]
+                for side, passes in enumerate((aware, progressive)):
+                    sums[2 * side] += passes[task][0]
+                    sums[2 * side + 1] += passes[task][1]
         differences.append(sums[0] / sums[1] - sums[2] / sums[3])
     differences.sort()
     tail = (1 - protocol.statistics.level) / 2
     return _quantile(differences, tail), _quantile(differences, 1 - tail)
 
 
-def _passes(result: CompleteRun, condition: str) -> Mapping[str, tuple[int, int]]:
+def _passes(run: CompleteRun, condition: str) -> Mapping[str, tuple[int, int]]:
     """Passed episodes and episodes by task."""
-    told: dict[str, tuple[int, int]] = {}
-    for row in result.select(condition):
-        passed, episodes = told.get(row.task, (0, 0))
-        told[row.task] = passed + row.counts.passed, episodes + row.counts.episodes
-    return told
+    by_task: dict[str, tuple[int, int]] = {}
+    for row in run.select(condition):
+        passed, episodes = by_task.get(row.task, (0, 0))
+        by_task[row.task] = passed + row.counts.passed, episodes + row.counts.episodes
+    return by_task
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """Linear interpolation between the two nearest of sorted values."""
-    place = share * (len(ordered) - 1)
-    below = int(place)
+    index = share * (len(ordered) - 1)
+    below = int(index)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (index - below)

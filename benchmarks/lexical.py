@@ -17,8 +17,6 @@ from schemarouter.retrieval.bm25 import Best, BM25Index
 BEST = 10
 OURS = "schemarouter"
 Query = Sequence[str]
-
-
 Ask = Callable[[Query], Best]
 
 
@@ -57,9 +55,9 @@ def _bm25s(documents: list[list[str]], backend: str) -> Any:
     """The variant of bm25s that is rank-bm25's: ATIRE's term frequencies, Robertson's idf."""
     from bm25s import BM25
 
-    made = BM25(method="atire", idf_method="robertson", backend=backend)
-    made.index(documents, show_progress=False)
-    return made
+    index = BM25(method="atire", idf_method="robertson", backend=backend)
+    index.index(documents, show_progress=False)
+    return index
 
 
 def _single(name: str, index: Any) -> Ask:
@@ -81,7 +79,7 @@ def _unpacked(results: Any) -> Best:
 
 
 def _agreement(queries: Sequence[Query], ours: Ask, other: Ask, name: str) -> str:
-    """Say over how many queries both rank alike: the same scores, and the same documents but for ties."""
+    """Check that both rank alike (equal scores, and equal documents except for ties), and note over how many queries."""
     tolerance = 1e-9 if name == "rank-bm25" else 1e-4  # bm25s adds up 32-bit scores.
     for query in queries:
         (own_ids, own), (other_ids, others) = ours(query), other(query)

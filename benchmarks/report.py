@@ -1,4 +1,4 @@
-"""What was measured, as a table and as JSON."""
+"""Results of the benchmarks as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES = ("numpy", "scipy", "rank-bm25", "bm25s", "numba")
 
 
 def environment() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """The environment that times depend on besides the code."""
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -42,9 +42,9 @@ def as_json(measured: Sequence[Row]) -> dict[str, Any]:
 
 def tables(measured: Sequence[Row]) -> list[Table]:
     """A table for each comparison; times of one call, ratios to the first system of each size."""
-    made = []
+    shown = []
     for title, group in groupby(
-        sorted(measured, key=lambda row: _first_place(row, measured)), key=lambda row: row.table
+        sorted(measured, key=lambda row: _first_index(row, measured)), key=lambda row: row.table
     ):
         table = Table(title=title, title_justify="left")
         table.add_column("entries", justify="right")
@@ -56,10 +56,10 @@ def tables(measured: Sequence[Row]) -> list[Table]:
             built = (f"{value:.2f}" if value is not None else "" for value in (row.build_s, row.kept_mb, row.peak_mb))
             times = (f"{row.median_ms:.4f}", f"{row.best_ms:.4f}", f"{row.ratio:.2f}")
             table.add_row(f"{row.entries:,}", row.system, *times, str(row.calls), *built, row.note)
-        made.append(table)
-    return made
+        shown.append(table)
+    return shown
 
 
-def _first_place(row: Row, measured: Sequence[Row]) -> int:
-    """Where the row's table stands first, so that the sizes of a table come together."""
-    return next(place for place, other in enumerate(measured) if other.table == row.table)
+def _first_index(row: Row, measured: Sequence[Row]) -> int:
+    """The index of the first row of the same table, so that the sizes of a table come together."""
+    return next(index for index, other in enumerate(measured) if other.table == row.table)

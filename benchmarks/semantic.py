@@ -1,4 +1,4 @@
-"""Exact dense search: this project's against the product of matrix and vector with a full sort."""
+"""Exact dense search: this project's against a plain matrix-vector product with a full sort."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECIMALS = 6
 def dense_rows(size: int, effort: Effort, queries: int) -> list[Row]:
     """Single queries over `size` random unit vectors. Raises SchemaRouterError when rankings differ."""
     vectors = unit_vectors(size, size)
-    asked = list(unit_vectors(queries, 0).astype(np.float64))
+    query_vectors = list(unit_vectors(queries, 0).astype(np.float64))
     search: Build[Any] = build(lambda: ExactSearch(vectors.copy()))
     plain: Build[Any] = build(lambda: vectors.astype(np.float64))
     whole: Build[Any] = build(vectors.copy)
@@ -26,7 +26,7 @@ def dense_rows(size: int, effort: Effort, queries: int) -> list[Row]:
     def sorted_product(vector: Any) -> Any:
         return np.argsort(-np.round(plain.value @ vector, _DECIMALS), kind="stable")[:BEST]
 
-    for vector in asked[:20]:
+    for vector in query_vectors[:20]:
         if search.value.search(vector, BEST)[0].tolist() != sorted_product(vector).tolist():
             raise SchemaRouterError("the dense search and the plain product rank differently.")
     times = alternate(
@@ -35,12 +35,12 @@ def dense_rows(size: int, effort: Effort, queries: int) -> list[Row]:
             "float64 @, argsort": sorted_product,
             "float32 @, argsort": lambda vector: np.argsort(-(whole.value @ vector.astype(np.float32)))[:BEST],
         },
-        asked,
+        query_vectors,
         effort,
     )
     builds = dict(zip(times, (search, plain, whole), strict=True))
     notes = {
         "float64 @, argsort": "same ranking, 20 queries",
-        "float32 @, argsort": "not safe against its own rounding",
+        "float32 @, argsort": "order depends on rounding errors",
     }
     return rows(f"dense, one query, {DIMENSIONS} dimensions, top 10", size, times, builds=builds, notes=notes)

@@ -1,4 +1,4 @@
-"""Alternating measurements: every system takes its turn in every round, so that a busy moment of the machine meets them all."""
+"""Alternating measurements: every system takes its turn in every round, so that a busy spell of the computer hits them all."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Built = TypeVar("Built")
-_LEAST_ROUNDS = 3
+_MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one comparison is measured: at most `rounds` rounds and, from the third on, `seconds`; `burst` calls a turn.
+    """How long one comparison is measured: at most `rounds` rounds and, after three of them, `seconds`; `burst` calls a turn.
 
-    A burst finds its own data in the processor's caches, as in use, and not what the other systems left there.
+    Within a burst the processor's caches hold a system's own data, as in use, and not that of the other systems.
     """
 
     rounds: int
@@ -32,7 +32,7 @@ class Effort:
 class Row:
     """One line of a table. Times of one call in milliseconds; `ratio` is this median over that of the first system.
 
-    `build_s` in seconds, `kept_mb` and `peak_mb` in 10^6 bytes as tracemalloc counts them; None where it was not measured.
+    `build_s` in seconds, `kept_mb` and `peak_mb` in 10^6 bytes; None where they were not measured.
     """
 
     table: str
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Build(Generic[Built]):
-    """Something built, how long that took (s), what it keeps and what it needed at most (10^6 bytes)."""
+    """Something built, its build time (s), the memory that it keeps and the peak memory of building it (10^6 bytes)."""
 
     value: Built
     seconds: float
@@ -64,7 +64,7 @@ class Build(Generic[Built]):
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No garbage collection, and nothing that is alive now is ever looked at again by one."""
+    """No garbage collection inside; objects that exist now are left out of every later one."""
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -76,7 +76,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def build(make: Callable[[], Built]) -> Build[Built]:
-    """Build twice: once for the clock, once under tracemalloc, which slows it."""
+    """Build twice: once for the time, once under tracemalloc, which slows it, for the memory."""
     with undisturbed():
         start = time.perf_counter()
         value = make()
@@ -94,17 +94,17 @@ def build(make: Callable[[], Built]) -> Build[Built]:
 def alternate(
     systems: Mapping[str, Callable[[Item], object]], items: Sequence[Item], effort: Effort
 ) -> dict[str, list[float]]:
-    """Wall times of single calls in milliseconds, by system: all get the same items, a burst each in turn."""
+    """Wall times of single calls in milliseconds, by system: all get the same items, in bursts that alternate."""
     times: dict[str, list[float]] = {name: [] for name in systems}
     with undisturbed():
         for call in systems.values():
             call(items[0])
         until = time.perf_counter() + effort.seconds
         for round_number in range(effort.rounds):
-            if round_number >= _LEAST_ROUNDS and time.perf_counter() > until:
+            if round_number >= _MIN_ROUNDS and time.perf_counter() > until:
                 break
             first = round_number * effort.burst
-            burst = [items[(first + place) % len(items)] for place in range(effort.burst)]
+            burst = [items[(first + index) % len(items)] for index in range(effort.burst)]
             # Forwards and backwards, so that no system always follows the same other one.
             for name in list(systems)[:: 1 if round_number % 2 == 0 else -1]:
                 times[name] += [timed(systems[name], item) for item in burst]
@@ -112,9 +112,9 @@ def alternate(
 
 
 def once(systems: Mapping[str, Callable[[Item], object]], items: Sequence[Item]) -> dict[str, list[float]]:
-    """Wall times of single calls in milliseconds, by system: every item is asked for once, the systems in turn.
+    """Wall times of single calls in milliseconds, by system: one call for every item but the first, the systems in turn.
 
-    The first item comes once more before all others, unmeasured, so that nothing is loaded under the clock.
+    The first item is called unmeasured before all others, so that no time includes loading.
     """
     times: dict[str, list[float]] = {name: [] for name in systems}
     with undisturbed():
@@ -141,13 +141,13 @@ def rows(
     builds: Mapping[str, Build[Any]] | None = None,
     notes: Mapping[str, str] | None = None,
 ) -> list[Row]:
-    """Rows of a table."""
-    own = statistics.median(next(iter(times.values())))
-    made = []
+    """One row a system, with the ratio of its median to that of the first."""
+    first_median = statistics.median(next(iter(times.values())))
+    table_rows = []
     for name, measured in times.items():
         median = statistics.median(measured)
         built = (builds or {}).get(name)
-        made.append(
+        table_rows.append(
             Row(
                 table,
                 entries,
@@ -155,11 +155,11 @@ def rows(
                 len(measured),
                 median,
                 min(measured),
-                median / own,
+                median / first_median,
                 built.seconds if built else None,
                 built.kept_mb if built else None,
                 built.peak_mb if built else None,
                 (notes or {}).get(name, ""),
             )
         )
-    return made
+    return table_rows

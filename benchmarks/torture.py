@@ -1,8 +1,7 @@
-"""``python -m benchmarks.torture``: kill a run at random decision points, go on, and compare with the run that nobody disturbed.
+"""``python -m benchmarks.torture``: kill runs at random times, resume them, and compare each with an undisturbed run.
 
-Every other time the shard is first cut back to where it was last brought to the disk, as after a power failure. A process that
-has everything loaded is forked for each run, so that a hundred runs take minutes; some are made by the command itself, with two
-worker processes.
+Every other time the shard is first cut back to what was last synced to the disk, as after a power failure. Each run is a fork of
+a process that has everything loaded, so that a hundred take minutes; some are made by the command itself, with two workers.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from surface.loader import load_surface
 SETUP = Setup("development", "bm25", "reference")
 TASKS = 12
 _OFFSET = struct.Struct("<q")
-# One in so many runs is made by the command itself, with worker processes.
-_BY_COMMAND = 20
+# Every 20th run is made by the command itself, with worker processes.
+_COMMAND_EVERY = 20
 
 
 class Victim:
@@ -77,23 +76,23 @@ class Victim:
         return subprocess.Popen([*self._command, "--out", str(out)], stderr=subprocess.DEVNULL)
 
     def _note_syncs(self, shard: Path) -> None:
-        """Have this process note in shared memory up to where the shard has been brought to the disk."""
+        """Have this process note in shared memory how many bytes of the shard are synced to the disk."""
         fsync: Callable[[Any], None] = os.fsync
 
         def noting(descriptor: Any) -> None:
-            here = os.fstat(descriptor)
+            status = os.fstat(descriptor)
             fsync(descriptor)
-            if shard.exists() and os.path.samestat(here, shard.stat()):
-                self._synced[:] = _OFFSET.pack(here.st_size)
+            if shard.exists() and os.path.samestat(status, shard.stat()):
+                self._synced[:] = _OFFSET.pack(status.st_size)
 
         setattr(os, "fsync", noting)  # noqa: B010 (a type checker allows no other way)
 
     def forget_syncs(self) -> None:
-        """A new run has nothing on the disk."""
+        """Start a new run: nothing of it is on the disk."""
         self._synced[:] = _OFFSET.pack(0)
 
     def lose_power(self, out: Path) -> None:
-        """Cut the shard back to what had been brought to the disk."""
+        """Cut the shard back to what was synced to the disk."""
         shard = out / shard_name(WHOLE)
         if shard.exists():
             os.truncate(shard, _OFFSET.unpack(self._synced[:])[0])
@@ -104,12 +103,12 @@ class Victim:
 
 
 def ended(child: int) -> bool:
-    """Wait for a forked process; whether it ended well by itself."""
+    """Wait for a forked process; whether it exited with code 0."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def kill_once(victim: Victim, out: Path, chance: random.Random, seconds: float, *, power: bool) -> bool:
-    """Kill one run at a random point, take what was not synced where `power` fails too, and go on to the end."""
+    """Kill one run at a random time, drop what was not synced if `power` fails too, and resume it to its end."""
     victim.forget_syncs()
     child = victim.start(out, chance.uniform(0.005, 0.1))
     time.sleep(chance.uniform(0, seconds))
@@ -121,7 +120,7 @@ def kill_once(victim: Victim, out: Path, chance: random.Random, seconds: float, 
 
 
 def kill_command_once(victim: Victim, out: Path, chance: random.Random, seconds: float) -> bool:
-    """The same for the command, whose worker processes are left to find out by themselves."""
+    """The same for the command, whose worker processes are not killed and have to notice by themselves."""
     command = victim.start_command(out)
     time.sleep(chance.uniform(0, seconds))
     command.kill()
@@ -131,12 +130,12 @@ def kill_command_once(victim: Victim, out: Path, chance: random.Random, seconds:
 
 def main(
     times: Annotated[int, typer.Option(help="How many runs are killed.", min=1)] = 200,
-    seed: Annotated[int, typer.Option(help="Of the decision_points.")] = 20260929,
+    seed: Annotated[int, typer.Option(help="Seed of the times at which they are killed.")] = 20260929,
 ) -> None:
-    """Kill runs at random decision points; exit 1 unless every one of them came out as the undisturbed run."""
+    """Kill runs at random times and resume them; exit 1 unless each gives the aggregate of an undisturbed run."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         victim = Victim(folder / "whole")
         start = time.monotonic()
         if not ended(victim.start(folder / "whole", append_log.GROUP_SECONDS)):
@@ -148,17 +147,17 @@ def main(
         whole, same = victim.result(folder / "whole"), 0
         for number in range(times):
             out = folder / str(number)
-            if number % _BY_COMMAND == 0:
-                went_on = kill_command_once(victim, out, chance, command_seconds)
+            if number % _COMMAND_EVERY == 0:
+                resumed = kill_command_once(victim, out, chance, command_seconds)
             else:
-                went_on = kill_once(victim, out, chance, seconds, power=number % 2 == 1)
-            if went_on and victim.result(out) == whole:
+                resumed = kill_once(victim, out, chance, seconds, power=number % 2 == 1)
+            if resumed and victim.result(out) == whole:
                 same += 1
             else:
-                typer.echo(f"run {number} came out otherwise", err=True)
+                typer.echo(f"run {number} differs from the undisturbed run", err=True)
             if (number + 1) % 20 == 0:
                 typer.echo(f"{number + 1}/{times} killed", err=True)
-    typer.echo(f"{same} of {times} runs killed at a random point came out as the undisturbed run.")
+    typer.echo(f"{same} of {times} runs killed at a random time give the aggregate of the undisturbed run.")
     if same != times:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""The experiment's own pace: the default retriever on the development surface, and whole episodes."""
+"""The speed of the experiment: calls of the default retriever on the development surface, and whole episodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from surface.loader import Surface, load_catalogs, load_surface
 from surface.task import Task
 
 _LEXICAL = "bm25"
-_BUILT = "built with no vectors kept from before; memory without the encoder's own"
+_BUILT = "built with an empty vector cache; memory without the encoder's own"
 
 
 def world_rows(size: int, effort: Effort, tasks: int) -> list[Row]:
-    """Opening and refresh calls of the default retriever over `size` endpoints beside BM25 alone, and whole episodes.
+    """Opening and refresh calls of the default retriever over `size` endpoints against BM25 alone, and whole episodes.
 
-    `tasks` tasks, spread evenly over the surface: every other one for the calls and the rest for the episodes, so that none
-    meets a text whose vector is known already.
+    `tasks` tasks, spread evenly over the surface: every other one for the calls and the rest for the episodes, so that no
+    text is encoded twice.
     """
     protocol, surface = load_protocol("development"), load_surface("development")
     catalog = load_catalogs([size])[size]
@@ -53,7 +53,7 @@ def _call_rows(
     effort: Effort,
     builds: Mapping[str, Build[Retriever]],
 ) -> list[Row]:
-    """Requests asked for the first time, the states after every tool turn, and the same requests again."""
+    """Calls for new requests, for the states after every tool turn, and for the same requests again."""
     decision_points = [
         point for task in tasks for point in decision_points_of(task, surface.stratum(task.prompt.id), catalog, "full")
     ]
@@ -63,7 +63,7 @@ def _call_rows(
     ask = {name: partial(item.value.rank, k=k) for name, item in builds.items()}
     size = len(catalog.capabilities)
     first = once(ask, opening)
-    # A state is asked for once, as in an episode: what a retriever remembers of it would never be asked for again.
+    # Once for each state, as in an episode, where no cached ranking of a state is ever used again.
     after = once(ask, list(dict.fromkeys(refresh)))
     again = alternate(ask, opening, effort)
     return [
@@ -76,7 +76,7 @@ def _call_rows(
 def _episode_rows(
     protocol: Protocol, surface: Surface, tasks: Sequence[Task], catalog: Catalog, retriever: Retriever
 ) -> list[Row]:
-    """Wall time of whole episodes by condition, in the order of the grid; the first row's note says episodes per second."""
+    """Wall time of whole episodes by condition, in the order of the grid; the first row notes episodes per second."""
     size = len(catalog.capabilities)
     names = protocol.conditions.names
     plan = make_plan(protocol, surface, tasks=[task.prompt.id for task in tasks], catalogs=[size])

@@ -1,4 +1,7 @@
-"""The aggregate of a complete run: every episode of the grid, checked, replayed and measured; or a refusal that says why."""
+"""Reads a complete run: every episode of the grid is checked, replayed and measured, or the run is refused with the reason.
+
+`read_complete_run` gives the `CompleteRun` that the gate judges, and that its `aggregate` writes as ``aggregate.json``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, PlainSerializer
 from conditions.running.plan import Plan, PlanDocument, Shard, Unit, plan_of
 from conditions.storage.run_directory import AGGREGATE_FILE, Identities, RunHeader, ShardHeader, read_header
 from conditions.storage.shards import SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
-from gates.episode_table import EpisodeRow, EpisodeTable, Sums, TaskSums
+from gates.episode_table import EpisodeRow, EpisodeTable, GridSums, TaskSums
 from gates.exploratory import check_stamp
 from gates.identities import ReferenceData
 from gates.measures import MEASURES, EpisodeCounts, measure
@@ -46,11 +49,11 @@ class MeasureSums(Document):
     """A measure as a ratio of sums over episodes."""
 
     numerator: int
-    """Sum above the line."""
+    """Sum over episodes, as `gates.measures.MEASURES` names it."""
     denominator: int
-    """Sum below the line."""
+    """The same for what it is divided by."""
     value: float | None
-    """The ratio; null, never 0 or 1, where nothing stands below the line."""
+    """The ratio; null, never 0 or 1, where the denominator is 0."""
 
 
 class Aggregate(Document):
@@ -82,7 +85,7 @@ class Aggregate(Document):
     """The counts of every episode, in the order of the grid."""
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the file, a row a line, so that many rows never stand in memory as text."""
+        """The bytes of the file, one row a line, in chunks, so that many rows are never in memory as text."""
         before, after = pretty_json({**self.model_dump(mode="json", exclude={"rows"}), "rows": []}).split(b'"rows": []')
         yield before + b'"rows": ['
         for index, row in enumerate(self.rows.as_json()):
@@ -104,12 +107,12 @@ class CompleteRun:
     cells: Mapping[str, str]
 
     def select(self, condition: str, keep: Callable[[EpisodeRow], bool] = lambda row: True) -> list[EpisodeRow]:
-        """The rows of a condition that `keep` wants."""
+        """The rows of a condition for which `keep` is true."""
         return [row for row in self.rows if row.condition == condition and keep(row)]
 
     def aggregate(self) -> Aggregate:
         """The document of the run."""
-        sums = Sums(self.rows, self.plan.tasks)
+        sums = GridSums(self.rows, self.plan.tasks)
         return Aggregate(
             schema_version=1,
             stamp=self.header.stamp,
@@ -117,45 +120,53 @@ class CompleteRun:
             plan=self.header.plan,
             episodes=EpisodesCounted(counted=len(self.rows), expected=len(self.plan.units)),
             infrastructure_attempts=self.infrastructure_attempts,
-            conditions={name: condition_table(sums.table(name)) for name in self.plan.conditions},
+            conditions={name: measure_sums(sums.by_task(name)) for name in self.plan.conditions},
             repeats=repeats(self.rows, self.plan),
             rows=self.rows,
         )
 
 
-def condition_table(sums: TaskSums) -> dict[str, MeasureSums]:
-    """Every measure of a condition with its sums."""
-    table = {}
+def measure_sums(sums: TaskSums) -> dict[str, MeasureSums]:
+    """Every measure, by name, with its sums over all tasks."""
+    measures = {}
     for item in MEASURES:
         numerator, denominator = sums.ratio(item)
         value = numerator / denominator if denominator else None
-        table[item.name] = MeasureSums(numerator=numerator, denominator=denominator, value=value)
-    return table
+        measures[item.name] = MeasureSums(numerator=numerator, denominator=denominator, value=value)
+    return measures
 
 
-def compare_identities(stored: Identities, actual: Identities, place: str) -> None:
-    """Raise InvalidRunError with every identity that differs between a header and the reference data here."""
+def compare_identities(stored: Identities, actual: Identities, where: str) -> None:
+    """Raise InvalidRunError with every identity that differs between a header and the reference data."""
     run, here = stored.as_json(), actual.as_json()
     differing = [f"{name}: {run[name]!r} in the run, {here[name]!r} here" for name in run if run[name] != here[name]]
     if differing:
-        raise InvalidRunError(f"{place}: not the locked thing. " + "; ".join(differing))
+        raise InvalidRunError(f"{where}: the run rests on other data or code than is here. " + "; ".join(differing))
 
 
 def read_complete_run(folder: Path, reference: ReferenceData) -> CompleteRun:
     """Check, replay and measure a complete run.
 
-    Raises InvalidRunError for an incomplete, duplicated, mixed or altered set of episodes, with what exactly is wrong.
+    Args:
+        folder: The folder of the run: ``run.json`` and every shard.
+        reference: Protocol, tasks and catalogs to check it against, as `gates.identities.load_reference` gives them.
+
+    Returns:
+        The run with the counts of every episode, in the order of the grid.
+
+    Raises:
+        InvalidRunError: For an incomplete, duplicated, mixed or altered set of episodes, with what exactly is wrong.
     """
     run = read_header(folder)
     plan = plan_of(run.plan, "run.json")
     _check_reference(plan, reference)
     check_stamp(run, reference.protocol, reference.surface, plan)
     compare_identities(run.identities, reference.identities(run), "run.json")
-    collected = _Collected(run, plan, reference)
+    reader = _ShardReader(run, plan, reference)
     with reduced_gc():
         for shard in complete_shards(folder):
-            collected.read(folder / shard_name(shard), shard)
-    missing = collected.rows.missing()
+            reader.read(folder / shard_name(shard), shard)
+    missing = reader.rows.missing()
     if missing:
         shown = ", ".join(plan.units[index].episode_id for index in missing[:3])
         raise InvalidRunError(
@@ -163,20 +174,20 @@ def read_complete_run(folder: Path, reference: ReferenceData) -> CompleteRun:
             f"missing {shown}{' …' if len(missing) > 3 else ''}. The same run command resumes it."
         )
     cells = {task: reference.surface.cell(task) for task in plan.tasks}
-    return CompleteRun(run, plan, collected.rows, collected.infrastructure, cells)
+    return CompleteRun(run, plan, reader.rows, reader.infrastructure_attempts, cells)
 
 
 def _check_reference(plan: Plan, reference: ReferenceData) -> None:
-    """Raise InvalidRunError for tasks or catalogs of a plan that are not there to check it against."""
+    """Raise InvalidRunError for tasks or catalogs of a plan that the reference data lack."""
     surface, catalogs = reference.surface, reference.catalogs
     for kind, named, known in (("task", plan.tasks, surface.by_id), ("catalog", plan.catalogs, catalogs)):
-        strange = [str(name) for name in named if name not in known]
-        if strange:
-            raise InvalidRunError(f"run.json: {kind}s that are not there: {', '.join(strange[:3])}.")
+        unknown = [str(name) for name in named if name not in known]
+        if unknown:
+            raise InvalidRunError(f"run.json: {kind}s that are not there: {', '.join(unknown[:3])}.")
 
 
 def complete_shards(folder: Path) -> list[Shard]:
-    """The shards of a run, all there. Raises InvalidRunError for none, for a missing one, and for two divisions at once."""
+    """All shards of a run, in order. Raises InvalidRunError for none, for a missing one, and for two divisions at once."""
     shards = shards_in(folder)
     if not shards:
         raise InvalidRunError(f"{folder} holds no shard ({SHARD_GLOB}).")
@@ -184,19 +195,19 @@ def complete_shards(folder: Path) -> list[Shard]:
     if len(counts) > 1:
         named = ", ".join(map(shard_name, shards[:3]))
         raise InvalidRunError(f"{folder} is divided in {len(counts)} ways at once ({named}); keep one.")
-    whole, there = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)], set(shards)
-    missing = [shard for shard in whole if shard not in there]
+    expected, present = [Shard(index, counts[0]) for index in range(1, counts[0] + 1)], set(shards)
+    missing = [shard for shard in expected if shard not in present]
     if missing:
         first = missing[0]
         raise InvalidRunError(
             f"{folder} is not complete: shards missing: {len(missing)} of {counts[0]}, the first {shard_name(first)}; "
-            f"bring them here with schemarouter merge, or run --shard {first.index}/{first.count}."
+            f"add them with schemarouter merge, or run --shard {first.index}/{first.count}."
         )
-    return whole
+    return expected
 
 
-class _Collected:
-    """What the shards of a run give, as they are read."""
+class _ShardReader:
+    """Reads the shards of a run, one after the other, into `rows`; checks, replays and measures every record."""
 
     def __init__(self, run: RunHeader, plan: Plan, reference: ReferenceData) -> None:
         self._run = run
@@ -204,22 +215,22 @@ class _Collected:
         self._reference = reference
         self._counter = TokenCounter()
         # Attempts that ended by an infrastructure failure, by the index of their episode.
-        self._lost: Counter[int] = Counter()
-        # A replay is a function of the record and the reference data: what the same events gave they give again.
+        self._failed_attempts: Counter[int] = Counter()
+        # Equal events of one task, catalog and condition have equal counts: the index of the first episode that had them.
         self._known: Bounded[tuple[tuple[str, int, str], bytes], int] = Bounded(_MAX_KNOWN)
         self._openings: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
         self.rows = EpisodeTable(plan.units)
-        self.infrastructure = 0
+        self.infrastructure_attempts = 0
 
     def read(self, path: Path, shard: Shard) -> None:
-        """Take every record of a shard in. Raises InvalidRunError with shard, line and reason, for the first that is wrong."""
+        """Read every record of a shard. Raises InvalidRunError with shard, line and reason, for the first that is wrong."""
         for line in read_lines(path):
             if isinstance(line, RawLine):
-                self._take(line, shard)
+                self._read_record(line, shard)
             else:
                 _check_header(line, self._run, path.name)
 
-    def _take(self, line: RawLine, shard: Shard) -> None:
+    def _read_record(self, line: RawLine, shard: Shard) -> None:
         envelope = split_envelope(line.data)
         key = None if envelope is None else (envelope[:3], hashlib.sha256(envelope.events).digest())
         known = None if key is None else self._known.get(key)
@@ -227,32 +238,32 @@ class _Collected:
         if known is not None:
             self.rows.copy(index, known)
             return
-        counts = self._judged(line, index)
+        counts = self._replayed_counts(line)
         if counts is None:
-            self.infrastructure += 1
-            self._lost[index] += 1
+            self.infrastructure_attempts += 1
+            self._failed_attempts[index] += 1
             return
         self.rows.put(index, counts)
         if key is not None:
             self._known[key] = index
 
-    def _judged(self, line: RawLine, index: int) -> EpisodeCounts | None:
+    def _replayed_counts(self, line: RawLine) -> EpisodeCounts | None:
         """Replay a record and measure it; None where an infrastructure failure ended the attempt.
 
-        Raises InvalidRunError, saying where it stands, for what cannot have happened so.
+        Raises InvalidRunError, with the location, for what cannot have happened.
         """
         record, where = line.record(), line.location
         catalog, task = self._reference.catalogs[record.catalog], self._reference.surface.by_id[record.task]
         protocol = self._reference.protocol
         timeline = Replay(record, task, catalog, protocol, self._counter, where).run()
         if timeline.exposures and record.condition in SR_CONDITIONS:
-            self._same_opening(line.location, record, timeline.exposures[0].ranking)
+            self._check_opening(where, record, timeline.exposures[0].ranking)
         if record.out_of_time and self._run.limits.episode_seconds is None:
             raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
         return None if record.infrastructure else measure(record, timeline, task.key, protocol.conditions)
 
     def _index(self, line: RawLine, envelope: RecordEnvelope | None, shard: Shard) -> int:
-        """The index of an episode in the grid. Raises InvalidRunError where it does not belong to where it stands."""
+        """The index of an episode in the grid. Raises InvalidRunError for one that does not belong into this line."""
         if envelope is None:
             record = line.record()
             unit, attempt = Unit(record.task, record.catalog, record.condition, record.repeat), record.attempt
@@ -272,31 +283,31 @@ class _Collected:
             )
         if self.rows.has(index):
             raise InvalidRunError(
-                f"{line.location}: episode {unit.episode_id} was completed before; it stands there twice."
+                f"{line.location}: episode {unit.episode_id} was completed before; its record is there twice."
             )
-        expected = self._lost[index] + 1 if self._lost else 1
+        expected = self._failed_attempts[index] + 1 if self._failed_attempts else 1
         if attempt != expected:
             raise InvalidRunError(
                 f"{line.location}: attempt {attempt} of {unit.episode_id} where {expected} comes next."
             )
         return index
 
-    def _same_opening(self, place: str, record: EpisodeRecord, ranking: tuple[str, ...]) -> None:
-        """The SR conditions of a task start from one ranking, or their misses are not the same episodes."""
-        first, opening = self._openings.setdefault((record.task, record.catalog), (place, ranking))
+    def _check_opening(self, where: str, record: EpisodeRecord, ranking: tuple[str, ...]) -> None:
+        """Check that the SR conditions of a task open with one ranking, or their initial misses could not be compared."""
+        first, opening = self._openings.setdefault((record.task, record.catalog), (where, ranking))
         if ranking != opening:
             raise InvalidRunError(
-                f"{record.task}/{record.catalog}: the conditions start from different rankings: {first}, {place}."
+                f"{record.task}/{record.catalog}: the conditions start from different rankings: {first}, {where}."
             )
 
 
-def _check_header(header: ShardHeader, run: RunHeader, place: str) -> None:
+def _check_header(header: ShardHeader, run: RunHeader, file: str) -> None:
     for part in ("identities", "plan", "limits"):
         stored, expected = getattr(header, part).as_json(), getattr(run, part).as_json()
         if stored != expected:
             differing = [name for name in expected if stored[name] != expected[name]]
             raise InvalidRunError(
-                f"{place}, line 1: the shard's {part} are not those of run.json: {', '.join(differing)}."
+                f"{file}, line 1: the shard's {part} are not those of run.json: {', '.join(differing)}."
             )
 
 
@@ -306,7 +317,7 @@ def write_aggregate(folder: Path, result: Aggregate) -> None:
 
 
 def same_aggregate(folder: Path, result: Aggregate) -> bool | None:
-    """Whether aggregate.json is what the shards give; None where there is none. Raises InvalidRunError when it cannot be read."""
+    """Whether aggregate.json is what the shards give; None without one. Raises InvalidRunError when it cannot be read."""
     try:
         with (folder / AGGREGATE_FILE).open("rb") as file:
             return all(file.read(len(chunk)) == chunk for chunk in result.chunks()) and not file.read(1)

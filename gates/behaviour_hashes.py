@@ -1,4 +1,4 @@
-"""What a retriever and an agent do, as one hash each: code may change, behaviour that was locked may not."""
+"""One hash each of what a retriever and an agent do: code may change, behaviour that was locked may not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from surface.loader import Surface
 
 
 def retriever_behaviour(spec: str, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog]) -> str:
-    """SHA-256 of its rankings, to the depth of the protocol, at every point of every plan on every catalog."""
+    """SHA-256 of a retriever's rankings, to the depth of the protocol, at every decision point on every catalog."""
     decision_points = all_decision_points(surface, catalogs[min(catalogs)], "full")
     depth = protocol.conditions.ranking_depth
     rankings = []
@@ -29,17 +29,17 @@ def retriever_behaviour(spec: str, protocol: Protocol, surface: Surface, catalog
 
 
 def agent_behaviour(spec: str, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog]) -> str:
-    """SHA-256 of what it asks, calls and how it ends on every task where every tool of the smallest catalog is shown."""
+    """SHA-256 of an agent's asks, calls and ends on every task, with every tool of the smallest catalog shown."""
     smallest = min(catalogs)
     runner = Runner(protocol, surface, catalogs, retriever=retrievers.resolve("random"), agent=agents.resolve(spec))
-    acted = []
+    actions = []
     for task in surface.tasks:
         events = runner.run(Unit(task.prompt.id, smallest, FULL)).events
-        acted.append(
+        actions.append(
             [
                 [type(event).__name__, getattr(event, "route", ""), dict(getattr(event, "arguments", {}))]
                 for event in events
                 if isinstance(event, Asked | Called | Ended)
             ]
         )
-    return fingerprint(acted)
+    return fingerprint(actions)

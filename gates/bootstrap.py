@@ -33,7 +33,7 @@ class Design:
     """Which task (cluster) belongs to which cell (stratum).
 
     `cells` holds (cell name, task ids), cells by name and tasks by id, both in code-point order; the columns of
-    every array in this room follow that order. Raises `DesignError` for empty, unsorted or repeated cells or tasks.
+    every array in this module follow that order. Raises `DesignError` for empty, unsorted or repeated cells or tasks.
     """
 
     cells: tuple[tuple[str, tuple[str, ...]], ...]
@@ -71,12 +71,12 @@ class Design:
 
     @cached_property
     def cell_index(self) -> Integers:
-        """Position of each task's cell; (n_tasks,) int64."""
+        """Index of each task's cell; (n_tasks,) int64."""
         return np.repeat(np.arange(len(self.cells), dtype=np.int64), self.sizes)
 
 
 def locked_counts(cells: Mapping[str, str], rules: StatisticsRules) -> tuple[Design, Counts]:
-    """The design of tasks by their cells, ``stratum/language``, and the counts matrix that a lock holds the hash of."""
+    """The design of tasks by their cells, ``stratum/language``, and the counts matrix whose hash a lock holds."""
     by_stratum = rules.stratify_by == "stratum"
     design = Design.of({task: cell.partition("/")[0] if by_stratum else cell for task, cell in cells.items()})
     return design, resample_counts(design.sizes, iterations=rules.iterations, seed=rules.seed)
@@ -124,7 +124,7 @@ def rao_wu_factors(sizes: Sequence[int]) -> Integers:
     """Integer weight of one draw of each task when n - 1 of n are drawn; (n_tasks,) int64.
 
     With n - 1 draws the rescaled weight of a task is n / (n - 1) times its count (Rao & Wu 1988, m = n - 1). All
-    weights are multiplied by the least common multiple of the n - 1 and divided by what they then share: a ratio
+    weights are multiplied by the least common multiple of the n - 1 and divided by their greatest common divisor: a ratio
     does not see a common multiplier, and integers stay exact. Equal cells therefore all get 1. A cell of one task,
     which `resample_counts` keeps at count 1, has the weight 1 before scaling. Raises `DesignError` for empty cells
     or where the sizes need weights beyond 2**53.
@@ -153,9 +153,9 @@ def resampled_sums(values: npt.ArrayLike, counts: Counts, *, factors: npt.ArrayL
         raise DesignError(f"values of shape {columns.shape} for {counts.shape[1]} tasks; the last axis is the task.")
     weights = np.ones(counts.shape[1], dtype=np.int64) if factors is None else _integers("factors", factors)
     if weights.shape != (counts.shape[1],):
-        raise DesignError(f"factors of shape {weights.shape} for {counts.shape[1]} tasks; give one a task.")
-    most_drawn = int(counts.sum(axis=1, dtype=np.int64).max(initial=0))
-    bound = magnitude(columns) * magnitude(weights) * most_drawn
+        raise DesignError(f"factors of shape {weights.shape} for {counts.shape[1]} tasks; give one for each task.")
+    max_draws = int(counts.sum(axis=1, dtype=np.int64).max(initial=0))
+    bound = magnitude(columns) * magnitude(weights) * max_draws
     if bound >= EXACT_LIMIT:
         raise DesignError(f"sums could reach {bound}, beyond 2**53, and would be rounded; give smaller units.")
     return np.asarray((columns * weights).astype(np.float64) @ counts.T.astype(np.float64))

@@ -1,4 +1,4 @@
-"""Where the confirmatory result is kept: the first run of the locked protocol; every later one is a replication of it."""
+"""Keeps the confirmatory result: the first run of the locked protocol; every later one is a replication of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemarouter.files import parse_document, read_json, write_whole
 
 
 def keep_or_compare(results: Path, run: CompleteRun, verdict: Verdict) -> str:
-    """Keep header, aggregate and verdict of a confirmatory run, or hold a replication against them; returns what was done."""
+    """Keep header, aggregate and verdict of a confirmatory run, or compare a replication with them; says what was done."""
     path = results / AGGREGATE_FILE
     if not path.exists():
         write_whole(results / RUN_FILE, run.header.to_bytes())
@@ -20,7 +20,7 @@ def keep_or_compare(results: Path, run: CompleteRun, verdict: Verdict) -> str:
         # Last, since its presence says that the result is there.
         write_whole(path, run.aggregate().chunks())
         return f"the confirmatory result: kept in {results.name}/ of the preregistration's results; commit it."
-    kept = parse_document(read_json(path, InvalidRunError, str(path)), Aggregate, str(path), "aggregate").rows
-    first = dict(zip(kept.units, kept, strict=True))
-    same = sum(first.get(unit) == row for unit, row in zip(run.rows.units, run.rows, strict=True))
-    return f"a replication: {same} of {len(run.rows)} episodes measure as in the confirmatory result ({len(kept)})."
+    first = parse_document(read_json(path, InvalidRunError, str(path)), Aggregate, str(path), "aggregate").rows
+    by_unit = dict(zip(first.units, first, strict=True))
+    same = sum(by_unit.get(unit) == row for unit, row in zip(run.rows.units, run.rows, strict=True))
+    return f"a replication: {same} of {len(run.rows)} episodes measure as in the confirmatory result ({len(first)})."

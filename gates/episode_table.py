@@ -30,9 +30,9 @@ class EpisodeRow:
 
 
 class EpisodeTable(Sequence[EpisodeRow]):
-    """The counts of episodes in the order of their units, as integers: a hundred thousand fit in a few megabytes.
+    """The counts of episodes, in the order of their units; a hundred thousand fit in a few megabytes.
 
-    `table` is (n_units, n_counts) int64.
+    `table` is (n_units, n_counts) int64, a row a unit, columns in the order of `COUNTS`. As a sequence it gives `EpisodeRow`s.
     """
 
     def __init__(self, units: Sequence[Unit]) -> None:
@@ -42,7 +42,7 @@ class EpisodeTable(Sequence[EpisodeRow]):
 
     @classmethod
     def of(cls, rows: Sequence[EpisodeRow]) -> EpisodeTable:
-        """Any rows as a table; a table as it is. Raises OverflowError for counts beyond 64 bits."""
+        """Build a table from rows; a table is returned as it is. Raises OverflowError for counts beyond 64 bits."""
         if isinstance(rows, EpisodeTable):
             return rows
         table = cls([Unit(row.task, row.catalog, row.condition, row.repeat) for row in rows])
@@ -52,7 +52,7 @@ class EpisodeTable(Sequence[EpisodeRow]):
 
     @classmethod
     def from_json(cls, rows: Any) -> EpisodeTable:
-        """The table of objects as `as_json` gives them; a table as it is. Raises ValueError for anything else."""
+        """Build a table from objects as `as_json` gives them; a table is returned as it is. Raises ValueError otherwise."""
         if isinstance(rows, EpisodeTable):
             return rows
         try:
@@ -68,21 +68,21 @@ class EpisodeTable(Sequence[EpisodeRow]):
         return self.table[:, COLUMN[name]]
 
     def put(self, index: int, counts: EpisodeCounts) -> None:
-        """Take the counts of a unit in."""
+        """Enter the counts of the unit at an index."""
         self.table[index] = READ_COUNTS(counts)
         self._filled[index] = True
 
     def copy(self, index: int, other: int) -> None:
-        """Take the counts of another unit in for this one."""
+        """Enter for one unit the counts of another."""
         self.table[index] = self.table[other]
         self._filled[index] = True
 
     def has(self, index: int) -> bool:
-        """Whether the counts of a unit were taken in."""
+        """Whether the counts of a unit were entered."""
         return bool(self._filled[index])
 
     def missing(self) -> list[int]:
-        """Indexes of the units whose counts were not taken in."""
+        """Indexes of the units without counts."""
         return [int(index) for index in np.flatnonzero(~self._filled)]
 
     def as_json(self) -> Iterator[dict[str, Any]]:
@@ -116,7 +116,7 @@ class EpisodeTable(Sequence[EpisodeRow]):
 
 @dataclass(frozen=True, slots=True)
 class TaskSums:
-    """Sums of every count by task, (n_tasks, n_counts) int64, and which tasks have an episode here, (n_tasks,) bool."""
+    """Sums of every count by task, (n_tasks, n_counts) int64, and which tasks have an episode among them, (n_tasks,) bool."""
 
     values: Integers
     present: npt.NDArray[np.bool_]
@@ -131,19 +131,19 @@ class TaskSums:
         return int(numerator.sum()), int(denominator.sum())
 
     def within(self, inside: npt.NDArray[np.bool_]) -> TaskSums:
-        """The same of the tasks that `inside`, (n_tasks,), says; the others count as without episodes."""
+        """The same with only the tasks that `inside`, (n_tasks,) bool, selects; the others count as without episodes."""
         return TaskSums(np.where(inside[:, np.newaxis], self.values, 0), self.present & inside)
 
 
-class Sums:
-    """Every count of every episode, added up once; tables of parts are then sums of a small array.
+class GridSums:
+    """Sums of every count of a grid of episodes, by condition, catalog and task.
 
-    `tasks` is the order of the task axis; every row's task is among them. Raises `DesignError` for counts that could add up
-    to more than 64 bits hold.
+    Episodes are added up once, so that the sums of any part of the grid come from a small array. `tasks` is the order of
+    the task axis; every row's task is among them. Raises `DesignError` for counts whose sums could pass 64 bits.
     """
 
     def __init__(self, rows: Sequence[EpisodeRow], tasks: Sequence[str]) -> None:
-        table = _table(rows)
+        table = _checked_table(rows)
         units = table.units
         self.conditions = _indexes(unit.condition for unit in units)
         self.catalogs = _indexes(unit.catalog for unit in units)
@@ -162,10 +162,10 @@ class Sums:
         self._present = np.zeros(shape, dtype=np.bool_)
         self._present[at] = True
 
-    def table(self, condition: str | None = None, catalog: int | None = None) -> TaskSums:
-        """Sums over the episodes of a condition, of a catalog, of both, or of all; zeros where there are none."""
-        conditions = _chosen(self.conditions, condition)
-        catalogs = _chosen(self.catalogs, catalog)
+    def by_task(self, condition: str | None = None, catalog: int | None = None) -> TaskSums:
+        """Sums by task over the episodes of a condition, of a catalog, of both, or of all; zeros where there are none."""
+        conditions = _selected(self.conditions, condition)
+        catalogs = _selected(self.catalogs, catalog)
         values = self._values[conditions][:, catalogs].sum(axis=(0, 1))
         return TaskSums(values, np.any(self._present[conditions][:, catalogs], axis=(0, 1)))
 
@@ -174,19 +174,19 @@ def _indexes(names: Iterable[Name]) -> dict[Name, int]:
     return {name: index for index, name in enumerate(dict.fromkeys(names))}
 
 
-def _chosen(indexes: Mapping[Name, int], name: Name | None) -> list[int]:
+def _selected(indexes: Mapping[Name, int], name: Name | None) -> list[int]:
     if name is None:
         return list(indexes.values())
     return [indexes[name]] if name in indexes else []
 
 
-def _table(rows: Sequence[EpisodeRow]) -> EpisodeTable:
+def _checked_table(rows: Sequence[EpisodeRow]) -> EpisodeTable:
     """The rows as a table of integers, such that no sum of rows and no scale can overflow."""
     try:
         table = EpisodeTable.of(rows)
     except OverflowError:
         raise DesignError("counts beyond 64 bits; they cannot be added up.") from None
-    most = magnitude(table.table)
-    if most * len(rows) * max(item.scale for item in MEASURES) >= 2**63:
-        raise DesignError(f"counts up to {most} in {len(rows)} episodes; their sums could pass 64 bits.")
+    maximum = magnitude(table.table)
+    if maximum * len(rows) * max(item.scale for item in MEASURES) >= 2**63:
+        raise DesignError(f"counts up to {maximum} in {len(rows)} episodes; their sums could pass 64 bits.")
     return table

@@ -14,13 +14,13 @@ from surface.loader import Surface
 
 
 def stamp(protocol: Protocol, surface: Surface, plan: Plan, header: RunHeader, *, asked: bool = False) -> str:
-    """What every table, file and plot of a run carries; recomputed wherever it is read, never believed.
+    """The stamp on every table, file and plot of a run; recomputed wherever a header is read, never trusted.
 
-    `asked` is whether the user called the run exploratory. A run of the locked protocol is of a known commit, unchanged.
+    `asked` is whether the user called the run exploratory. A confirmatory run is of a known, unchanged commit.
     """
     identities, provenance = header.identities, header.provenance
-    usual = {"retriever": str(retrievers.resolve(protocol.retriever)), "agent": str(agents.resolve(protocol.agent))}
-    # What is not known does not hold.
+    promised = {"retriever": str(retrievers.resolve(protocol.retriever)), "agent": str(agents.resolve(protocol.agent))}
+    # An unknown commit is none.
     committed = bool(provenance.commit) and provenance.dirty is False
     reasons = [
         text
@@ -28,7 +28,7 @@ def stamp(protocol: Protocol, surface: Surface, plan: Plan, header: RunHeader, *
             (not protocol.confirmatory, "development surface"),
             (replace(plan, repeats=1).units != make_plan(protocol, surface).units, "part of the grid"),
             (plan.repeats > 1, "repeats"),
-            (any(getattr(identities, name) != spec for name, spec in usual.items()), "another retriever or agent"),
+            (any(getattr(identities, name) != spec for name, spec in promised.items()), "another retriever or agent"),
             (identities.catalog_view != "full", "another view of the catalogs"),
             (protocol.confirmatory and not committed, "uncommitted code"),
             (header.limits.episode_seconds is not None, "a time limit"),
@@ -41,7 +41,7 @@ def stamp(protocol: Protocol, surface: Surface, plan: Plan, header: RunHeader, *
 
 
 def check_stamp(run: RunHeader, protocol: Protocol, surface: Surface, plan: Plan) -> None:
-    """Raise InvalidRunError when the stamp of a run header is not the one its own parts give."""
+    """Raise InvalidRunError when the stamp of a run header does not follow from its other parts."""
     allowed = [stamp(protocol, surface, plan, run, asked=asked) for asked in (False, True)]
     if run.stamp not in allowed:
         raise InvalidRunError(f"run.json: the stamp is {run.stamp!r}; this run's is {allowed[0]!r}.")

@@ -1,4 +1,4 @@
-"""What a condition can have shown: its rules, held against the exposures of a record one after the other."""
+"""Checks the exposures of a record, one after the other, against the rules of its condition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAUSES: Mapping[str, tuple[Cause, ...]] = {
     Progressive.name: ("open", "widen"),
     StateAware.name: ("open", "refresh"),
 }
-UNDUE: Mapping[Cause, str] = {
+UNEXPECTED: Mapping[Cause, str] = {
     "open": "the episode was opened twice",
     "widen": "the ranking was widened though no turn failed and nobody asked",
     "refresh": "a refresh though the turn left the state as it was, or the task complete",
@@ -28,12 +28,11 @@ UNDUE: Mapping[Cause, str] = {
 
 
 class ExposureChecker:
-    """The exposures of one episode so far, and the change that its condition owes after the last turn or ask.
+    """The exposures of one episode so far, and the change that must come after the last turn or ask.
 
     `required` are the routes that ORACLE shows. A condition that the protocol has no rules for may show any route of the
-    catalog, and change that once a turn.
-
-    `routes`, and `shown` as a set, are those of the exposure in force, `candidates` those of all so far.
+    catalog, and change that once a turn. `routes`, and `shown` as a set, are those of the exposure in force, `candidates`
+    those of all exposures so far.
     """
 
     def __init__(self, name: str, catalog: Catalog, required: Sequence[str], rules: ConditionRules) -> None:
@@ -45,7 +44,7 @@ class ExposureChecker:
         self.routes: tuple[str, ...] = ()
         self.shown: frozenset[str] = frozenset()
         self.candidates: frozenset[str] = frozenset()
-        self._due: Cause | None = None
+        self._expected: Cause | None = None
         self._changed = False
 
     @property
@@ -57,7 +56,7 @@ class ExposureChecker:
         """The agent asked for more tools."""
         self._changed = False
         if self.name == Progressive.name and self.exposure is not None and self.exposure.can_ask:
-            self._due = "widen"
+            self._expected = "widen"
 
     def after_turn(self, *, failed: bool, changed: bool, incomplete: bool) -> None:
         """A tool turn is over; `changed` says whether it changed the bytes of the state."""
@@ -65,21 +64,21 @@ class ExposureChecker:
         if self.exposure is None or not self.exposure.can_turn:
             return
         if self.name == Progressive.name and failed:
-            self._due = "widen"
+            self._expected = "widen"
         elif self.name == StateAware.name and changed and incomplete:
-            self._due = "refresh"
+            self._expected = "refresh"
 
     def missing_change(self) -> Iterator[str]:
-        """What is wrong if nothing changes any more before the agent is asked again or the episode ends."""
-        if self._due is not None:
-            yield f"{self.name} owes a {self._due!r} here, and the exposure stayed as it was"
+        """Yield the problem, if any, with no change before the next model turn or the end."""
+        if self._expected is not None:
+            yield f"{self.name} changes its exposure here by {self._expected!r}, and that change is missing"
 
     def take(self, event: Exposed) -> Iterator[str]:
-        """Take an exposure in. Yields what is wrong with it."""
+        """Check an exposure and put it in force. Yields every problem with it."""
         first = self.exposure is None
         if first != (event.cause == "open"):
-            yield f"an exposure of cause {event.cause!r} stands where {'the opening' if first else 'a change'} belongs"
-        # A whole catalog is compared once, and its set made once, not route by route in every episode.
+            yield f"an exposure of cause {event.cause!r} where {'the opening' if first else 'a change'} belongs"
+        # For a whole catalog its own tuple and set serve, so that none is built in every episode.
         whole = event.routes == self.catalog.route_ids
         self.routes = self.catalog.route_ids if whole else event.routes
         self.shown = self.catalog.routes if whole else frozenset(event.routes)
@@ -94,17 +93,17 @@ class ExposureChecker:
             yield from self._ranked(event)
         self.candidates = self.shown if first else self.candidates | self.shown
         self.exposures.append(event)
-        self._due, self._changed = None, not first
+        self._expected, self._changed = None, not first
 
     def _fixed(self, event: Exposed) -> Iterator[str]:
         whole = self.name == Full.name
         expected = self.catalog.route_ids if whole else display_order(self.required)
         if self.routes != expected or event.ranking or event.cause != "open":
-            yield f"{self.name} shows something else than {'the whole catalog' if whole else 'the required routes'}"
+            yield f"{self.name} shows something other than {'the whole catalog' if whole else 'the required routes'}"
         yield from self._flags(event, can_ask=False, can_turn=False)
 
     def _ranked(self, event: Exposed) -> Iterator[str]:
-        """What an arm that retrieves can have shown, given the ranking it says it came from."""
+        """Check the exposure of a condition that retrieves against the ranking that it came from."""
         rules, stages = self.rules, self.rules.progressive_stages
         widened, refreshed = self._count("widen", event), self._count("refresh", event)
         progressive = self.name == Progressive.name
@@ -120,12 +119,12 @@ class ExposureChecker:
         size = stages[widened] if progressive else rules.top_k
         if event.routes != display_order(event.ranking[:size]):
             yield f"the routes shown are not the first {size} of the ranking"
-        if event.cause not in ("open", self._due):
-            yield UNDUE[event.cause]
+        if event.cause not in ("open", self._expected):
+            yield UNEXPECTED[event.cause]
         yield from self._ranking(event)
-        more = progressive and widened + 1 < len(stages) and len(event.ranking) > size
-        left = self.name == StateAware.name and refreshed < rules.refresh_budget
-        yield from self._flags(event, can_ask=more, can_turn=more or left)
+        can_widen = progressive and widened + 1 < len(stages) and len(event.ranking) > size
+        can_refresh = self.name == StateAware.name and refreshed < rules.refresh_budget
+        yield from self._flags(event, can_ask=can_widen, can_turn=can_widen or can_refresh)
 
     def _count(self, cause: Cause, event: Exposed) -> int:
         return sum(item.cause == cause for item in (*self.exposures, event))
@@ -133,7 +132,7 @@ class ExposureChecker:
     def _ranking(self, event: Exposed) -> Iterator[str]:
         depth = self.rules.top_k if event.cause == "refresh" else self.rules.ranking_depth
         if len(event.ranking) > depth:
-            yield f"a ranking of {len(event.ranking)} where {depth} are asked for by {event.cause!r}"
+            yield f"a ranking of {len(event.ranking)} routes where {event.cause!r} asks for {depth}"
         if len(set(event.ranking)) != len(event.ranking):
             yield "the ranking holds a route twice"
 
@@ -141,5 +140,5 @@ class ExposureChecker:
         if (event.can_ask, event.can_turn) != (can_ask, can_turn):
             yield (
                 f"the exposure says that asking can change it: {event.can_ask}, and that a tool turn can: {event.can_turn}; "
-                f"{self.name} says {can_ask} and {can_turn} here"
+                f"under {self.name} it is {can_ask} and {can_turn} here"
             )

@@ -1,4 +1,8 @@
-"""The gate: a complete run judged by the six criteria, with every measure beneath them."""
+"""The gate: `judge` makes the verdict of a complete run, from the six criteria down to every measure and slice.
+
+The numbers of a criterion come from `gates.criteria`, their sums from `gates.episode_table`, their intervals from
+`gates.statistics`, and what an episode adds to a sum from `gates.measures`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from gates.aggregate import CompleteRun, EpisodesCounted
-from gates.criteria import SLICED, Criteria, rate
-from gates.episode_table import EpisodeTable, Sums, TaskSums
+from gates.criteria import SLICE_MEASURES, Criteria, rate
+from gates.episode_table import EpisodeTable, GridSums, TaskSums
 from gates.intervals import logit_t
 from gates.measures import BY_NAME
 from gates.repeats import repeats
@@ -22,18 +26,29 @@ Slice = dict[str, SliceEstimate]
 
 
 def judge(run: CompleteRun, protocol: Protocol) -> Verdict:
-    """Judge a complete run: the criteria, every condition's measures and the slices by catalog, language and stratum."""
+    """Judge a complete run.
+
+    Args:
+        run: The run, checked, replayed and measured, as `gates.aggregate.read_complete_run` returns it.
+        protocol: The rules: bounds of the criteria, and seed, iterations and level of the intervals.
+
+    Returns:
+        The verdict: the criteria, every condition's measures, and the slices by catalog, language and stratum.
+
+    Raises:
+        DesignError: For counts whose sums could pass 64 bits, or cells that cannot be resampled.
+    """
     statistics = Statistics(run.cells, protocol.statistics)
-    gate = Criteria(run, protocol, statistics)
-    criteria = gate.all()
+    criteria = Criteria(run, protocol, statistics)
+    judged = criteria.all()
     return Verdict(
         schema_version=1,
         stamp=run.header.stamp,
         confirmatory=protocol.confirmatory and run.header.stamp == "",
-        passed=all(item.passed for item in criteria),
-        criteria=criteria,
-        conditions={name: _estimates(gate, name) for name in run.plan.conditions},
-        slices=_slices(gate.sums, statistics, run.cells),
+        passed=all(item.passed for item in judged),
+        criteria=judged,
+        conditions={name: _estimates(criteria, name) for name in run.plan.conditions},
+        slices=_slices(criteria.sums, statistics, run.cells),
         repeats=repeats(run.rows, run.plan),
         notes=(*_notes(run.rows, run.infrastructure_attempts),),
         provenance=VerdictProvenance(
@@ -54,50 +69,50 @@ def _agent_note(agent: str) -> str:
     return f"The agent, {agent}, {summary}. It knows the plan: this measures retrieval, not a language model."
 
 
-def _estimates(gate: Criteria, condition: str) -> dict[str, Estimate]:
+def _estimates(criteria: Criteria, condition: str) -> dict[str, Estimate]:
     """Every measure of a condition."""
-    table = {}
+    estimates = {}
     for name in BY_NAME:
-        numerator, denominator = gate.ratio(condition, name)
-        table[name] = Estimate(
+        numerator, denominator = criteria.ratio(condition, name)
+        estimates[name] = Estimate(
             numerator=numerator,
             denominator=denominator,
             value=rate((numerator, denominator)),
-            intervals=gate.intervals(condition, name),
+            intervals=criteria.intervals(condition, name),
         )
-    return table
+    return estimates
 
 
 def _slices(
-    sums: Sums, statistics: Statistics, cells: Mapping[str, str]
+    sums: GridSums, statistics: Statistics, cells: Mapping[str, str]
 ) -> dict[str, dict[str, dict[str, dict[str, SliceEstimate]]]]:
     """The three rates of the SR conditions by catalog, language and stratum, with logit-t intervals of the tasks inside."""
-    conditions = {name: sums.table(name) for name in SR_CONDITIONS}
+    conditions = {name: sums.by_task(name) for name in SR_CONDITIONS}
     groups: dict[str, dict[str, dict[str, TaskSums]]] = {
-        "catalog": {str(size): {name: sums.table(name, size) for name in conditions} for size in sums.catalogs},
+        "catalog": {str(size): {name: sums.by_task(name, size) for name in conditions} for size in sums.catalogs},
     }
     for slicing, part in (("language", 2), ("stratum", 0)):
         labels = np.array([cells[task].partition("/")[part] for task in statistics.design.tasks])
         groups[slicing] = {
-            label: {name: table.within(labels == label) for name, table in conditions.items()}
+            label: {name: by_task.within(labels == label) for name, by_task in conditions.items()}
             for label in set(labels.tolist())
         }
     return {
         slicing: {
-            group: {name: _slice(table, statistics) for name, table in by_condition.items() if table.present.any()}
+            group: {name: _slice(part, statistics) for name, part in by_condition.items() if part.present.any()}
             for group, by_condition in sorted(by_group.items(), key=lambda item: (len(item[0]), item[0]))
-            if any(table.present.any() for table in by_condition.values())
+            if any(part.present.any() for part in by_condition.values())
         }
         for slicing, by_group in groups.items()
     }
 
 
-def _slice(table: TaskSums, statistics: Statistics) -> Slice:
+def _slice(part: TaskSums, statistics: Statistics) -> Slice:
     rates: Slice = {}
-    inside = table.present
+    inside = part.present
     cell_index = statistics.design.cell_index[inside]
-    for name in SLICED:
-        numerator, denominator = (side[inside] for side in table.pair(BY_NAME[name]))
+    for name in SLICE_MEASURES:
+        numerator, denominator = (side[inside] for side in part.pair(BY_NAME[name]))
         sums = int(numerator.sum()), int(denominator.sum())
         rates[name] = SliceEstimate(
             numerator=sums[0],
@@ -109,7 +124,7 @@ def _slice(table: TaskSums, statistics: Statistics) -> Slice:
 
 
 def _notes(rows: EpisodeTable, infrastructure_attempts: int) -> list[str]:
-    """What a reader of the table has to know: re-run attempts, tokens over episodes that both conditions pass."""
+    """Notes beside the tables: attempts that were run again, and tokens over the episodes that both conditions pass."""
     notes = []
     if infrastructure_attempts:
         notes.append(
@@ -128,7 +143,7 @@ def _notes(rows: EpisodeTable, infrastructure_attempts: int) -> list[str]:
 
 
 def _passed(rows: EpisodeTable, condition: str) -> dict[tuple[str, int, int], int]:
-    """Where the episodes stand that a condition passes, by task, catalog and repeat."""
+    """Indexes of the episodes that a condition passes, by task, catalog and repeat."""
     passed = rows.column("passed").tolist()
     return {
         (unit.task, unit.catalog, unit.repeat): index

@@ -1,4 +1,4 @@
-"""What a run is checked against: its identities, composed of what each room says of itself, and the fingerprints of a lock."""
+"""The identities of a run, composed of the fingerprints of each package, and the fingerprints that a lock holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from surface.loader import FOLDERS, Surface, load_catalogs, load_surface
 
 @dataclass(frozen=True)
 class ReferenceData:
-    """The protocol, tasks and catalogs as they are here and now, and the identities that a header must have with them."""
+    """Protocol, tasks and catalogs of this checkout, and the identities that a run's header must have with them."""
 
     protocol: Protocol
     surface: Surface
@@ -43,7 +43,7 @@ def identities(
     agent: str,
     view: CatalogView = "full",
 ) -> Identities:
-    """Everything that a result over these tasks rests on, as things are here. Raises SpecError for an unknown spec."""
+    """Everything that a result over these tasks rests on, in this checkout. Raises SpecError for an unknown spec."""
     cells = {task: surface.cell(task) for task in tasks}
     return Identities(
         agent=str(agents.resolve(agent)),
@@ -60,7 +60,10 @@ def identities(
 
 
 def load_reference(run: RunHeader) -> ReferenceData:
-    """What a run is checked against. Raises InvalidRunError when its header names no known surface, or one not to be scored."""
+    """What a run is checked against.
+
+    Raises InvalidRunError for a header of an unknown surface, of one that must not be scored, or of repeats that are copies.
+    """
     if run.surface not in FOLDERS:
         raise InvalidRunError(f"run.json: {unknown('surface', run.surface, FOLDERS)}")
     plan = plan_of(run.plan, "run.json")
@@ -71,16 +74,16 @@ def load_reference(run: RunHeader) -> ReferenceData:
     catalogs = load_catalogs(protocol.catalogs)
     _refuse_copies(run, plan)
 
-    def here(header: RunHeader) -> Identities:
-        held = header.identities
+    def identities_of_run(header: RunHeader) -> Identities:
+        named = header.identities
         try:
             return identities(
-                protocol, surface, catalogs, header.plan.tasks, held.retriever, held.agent, held.catalog_view
+                protocol, surface, catalogs, header.plan.tasks, named.retriever, named.agent, named.catalog_view
             )
         except SpecError as error:
             raise InvalidRunError(f"run.json: identities name no known retriever or agent: {error}") from None
 
-    return ReferenceData(protocol, surface, catalogs, here)
+    return ReferenceData(protocol, surface, catalogs, identities_of_run)
 
 
 def _refuse_copies(run: RunHeader, plan: Plan) -> None:
@@ -98,7 +101,7 @@ def _refuse_copies(run: RunHeader, plan: Plan) -> None:
 
 @cache
 def locked_fingerprints(surface: str, *, behaviour: bool = True) -> dict[str, str]:
-    """Every fingerprint that a lock of the surface holds, as things are here and now; behaviour takes some seconds."""
+    """Every fingerprint that a lock of the surface holds, as of this checkout; those of behaviour take some seconds."""
     protocol, tasks = load_protocol(surface), load_surface(surface)
     catalogs = load_catalogs(protocol.catalogs)
     ids = tuple(task.prompt.id for task in tasks.tasks)
@@ -113,8 +116,9 @@ def locked_fingerprints(surface: str, *, behaviour: bool = True) -> dict[str, st
             content = getattr(task, part).model_dump(mode="json")
             named[f"surface/{FOLDERS[surface]}/{cell}.json#{task.prompt.id}.{part}"] = fingerprint(content)
     for item in catalogs[max(catalogs)].capabilities:
-        place = f"surface/catalog/{item.provider}.json#{item.operation}"
-        named[place] = fingerprint({**contract_json(item), "tier": item.tier})
+        named[f"surface/catalog/{item.provider}.json#{item.operation}"] = fingerprint(
+            {**contract_json(item), "tier": item.tier}
+        )
     if not behaviour:
         return named
     development = load_surface("development")

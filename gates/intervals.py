@@ -21,10 +21,10 @@ EXACT = "exact binomial"
 @with_config(ConfigDict(strict=False, extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval and how it came about.
+    """A confidence interval and the method that gave it.
 
-    `low` and `high` are None where nothing is defined. `method` names what was really computed, so a replaced interval
-    says so. `undefined_draws` of `iterations` bootstrap draws had no value; both are 0 for methods without draws.
+    `low` and `high` are None where the interval is undefined. `method` names what was really computed, so a replaced
+    interval says so. `undefined_draws` of `iterations` bootstrap draws had no value; both are 0 for methods without draws.
     """
 
     low: float | None
@@ -114,8 +114,8 @@ def rate_difference_percentile(
     """Take the paired percentile interval of rate A - rate B, or an exact binomial bound where that has no width.
 
     `draws_a`, `draws_b`: (iterations,) floats each, those of `gates.bootstrap.ratio_draws` for `a` and `b` and one counts
-    matrix; `a`, `b`: (numerator, denominator), (n_tasks,) int64 each. Without width every task tells the same difference d.
-    The share of tasks that would tell another is at most u, the Clopper-Pearson bound for 0 of the tasks that have
+    matrix; `a`, `b`: (numerator, denominator), (n_tasks,) int64 each. Without width every task shows the same difference d.
+    The share of tasks that would show another is at most u, the Clopper-Pearson bound for 0 of the tasks that have
     both denominators, and a difference lies within [-1, 1], so [d - u(1 + d), d + u(1 - d)] stands in: each side by
     its own bound, together by Bonferroni. Exact for tasks of equal weight, as in task pass. Raises `DesignError` where
     `a` or `b` is no rate.
@@ -129,11 +129,11 @@ def rate_difference_percentile(
     other = exact_binomial(0, trials, level).high
     if other is None:
         return replace(interval, note="no width, and no task has both denominators for an exact bound")
-    told = interval.low
+    shared = interval.low
     return replace(
         interval,
-        low=told - other * (1 + told),
-        high=told + other * (1 - told),
+        low=shared - other * (1 + shared),
+        high=shared + other * (1 - shared),
         method=f"{EXACT}, {trials} tasks",
         note=f"the {method} interval has no width: bound on the share of tasks that differ otherwise",
     )
@@ -164,7 +164,7 @@ def logit_t(numerator: Integers, denominator: Integers, cell_index: Integers, le
     squared deviations of z from its cell mean; that of logit p is var / (p (1 - p))**2; degrees of freedom are tasks
     less cells. A cell of one task adds no variance, and the note says how many there are. For a rate of 0 or 1, no
     variance or no degrees of freedom the exact binomial bound stands in, one trial for each task with a denominator.
-    Raises `DesignError` where numerator and denominator are no rate, or tasks and cells are not as many.
+    Raises `DesignError` where numerator and denominator are no rate, or tasks and cells differ in number.
     """
     tail = _tail(level)
     _require_rate(numerator, denominator)
@@ -203,8 +203,8 @@ def _exact_at_tasks(numerator: Integers, denominator: Integers, level: float, wh
     """Clopper-Pearson at the observed rate, one trial for each task that has a denominator."""
     trials = int(np.count_nonzero(denominator))
     successes = trials * int(numerator.sum()) / int(denominator.sum())
-    silent = numerator.size - trials
-    note = f"{why}; {silent} tasks without a denominator are no trials" if silent else why
+    excluded = numerator.size - trials
+    note = f"{why}; {excluded} tasks without a denominator are no trials" if excluded else why
     return replace(exact_binomial(successes, trials, level), method=f"{EXACT}, {trials} tasks", note=note)
 
 
@@ -223,11 +223,12 @@ def _expit(value: float) -> float:
     # Two forms, so that exp never overflows.
     if value >= 0:
         return 1 / (1 + math.exp(-value))
-    grown = math.exp(value)
-    return grown / (1 + grown)
+    odds = math.exp(value)
+    return odds / (1 + odds)
 
 
 def _tail(level: float) -> float:
+    """The probability left on each side of a central interval."""
     if not 0 < level < 1:
         raise DesignError(f"level {level}; a share between 0 and 1 is needed, such as 0.95.")
     return (1 - level) / 2

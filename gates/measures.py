@@ -1,4 +1,8 @@
-"""The measures: pure functions of a record's timeline and the answer key."""
+"""Counts one episode: `measure` turns a replayed timeline into `EpisodeCounts`, and `MEASURES` says what is divided by what.
+
+Recall events are counted in `_recall_events`, recovery of initial misses in `_recovery`; everything is a pure function of
+the timeline and the answer key.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,13 @@ from surface.task import TaskKey
 
 @dataclass(frozen=True, slots=True)
 class EpisodeCounts:
-    """Integer features of one episode; every measure is a ratio of sums of them.
+    """Integer counts of one episode; every measure is a ratio of sums of them.
 
-    `recall_*` are the next-required events of Recall@k: all of them, those after a tool turn alone, and per required step
-    (a step counts once; `recall_step_parts` is the share of its events that hit, in `PART`ths). `missed` and `recovered`
-    are 1 where a required route was outside the initial exposure, and where each such route came back in time; the same for
-    routes evident in the query and for the others. `equal_budget` is recovery of the opening ranking cut at as many
-    candidates as the episode exposed.
+    `recall_*` count the recall events of next-required Recall@k: all of them, those after a tool turn alone, and by
+    required step (a step counts once; `recall_step_parts` is the share of its events that hit, in `PART`ths). `missed` is 1
+    where a required route was outside the initial exposure, `recovered` where every such route was exposed at a model turn
+    at which it was next; the same for routes evident in the query and for the others. `equal_budget` is 1 where the opening
+    ranking, cut at as many candidates as the episode exposed, holds every missed route.
     """
 
     episodes: int
@@ -62,7 +66,7 @@ PART = 27720
 
 
 def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: ConditionRules) -> EpisodeCounts:
-    """The features of one episode."""
+    """The counts of one episode."""
     ranked = record.condition in SR_CONDITIONS
     hits = _recall_events(timeline, rules.top_k) if ranked else []
     turns = [hit for hit in hits if hit.after_turn]
@@ -108,7 +112,7 @@ def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: Cond
 
 @dataclass(frozen=True, slots=True)
 class RecallEvent:
-    """One judgement of next-required recall."""
+    """One event of next-required recall: whether the Top-k held the route of the step that was next."""
 
     step: str
     hit: bool
@@ -116,7 +120,7 @@ class RecallEvent:
 
 
 def _recall_events(timeline: Timeline, top_k: int) -> list[RecallEvent]:
-    """Events after each tool turn that left the task incomplete; for an episode without any, one on its last exposure."""
+    """One event after each tool turn that left the task incomplete; without any tool turn, one on the last exposure."""
     if timeline.executions:
         return [
             RecallEvent(item.next_step, item.next_route in item.ranking[:top_k], True) for item in timeline.after_turns
@@ -136,7 +140,7 @@ def _per_step(events: Sequence[RecallEvent]) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Initial misses and whether each came back at a model turn at which it was next required."""
+    """Whether required routes were missing from the initial exposure, and whether each was exposed when it was next."""
 
     missed: bool = False
     recovered: bool = False
@@ -149,26 +153,30 @@ class Recovery:
 
 def _recovery(timeline: Timeline, key: TaskKey) -> Recovery:
     opening = timeline.exposures[0] if timeline.exposures else None
-    first = set(opening.routes) if opening is not None else set()
-    missed = {route for route in key.required_routes if route not in first}
+    initial = set(opening.routes) if opening is not None else set()
+    missed = {route for route in key.required_routes if route not in initial}
     evident = missed & {step.route for step in key.steps if step.role == "evident"}
-    back = {m.next_route for m in timeline.model_turns if m.next_route in m.exposed}
+    exposed_when_next = {turn.next_route for turn in timeline.model_turns if turn.next_route in turn.exposed}
     cut = set(opening.ranking[: len(timeline.candidates)]) if opening is not None else set()
     other = missed - evident
     return Recovery(
         missed=bool(missed),
-        recovered=bool(missed) and missed <= back,
+        recovered=bool(missed) and missed <= exposed_when_next,
         missed_evident=bool(evident),
-        recovered_evident=bool(evident) and evident <= back,
+        recovered_evident=bool(evident) and evident <= exposed_when_next,
         missed_other=bool(other),
-        recovered_other=bool(other) and other <= back,
+        recovered_other=bool(other) and other <= exposed_when_next,
         equal_budget=bool(missed) and missed <= cut,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure as a ratio of two sums of features; `scale` turns integer parts back into the unit."""
+    """A measure as a ratio of two sums of counts.
+
+    `numerator` and `denominator` name fields of `EpisodeCounts`; `scale` multiplies the denominator where the numerator is
+    in parts (`PART`). `rate` says that the ratio is a share, so that intervals for rates apply.
+    """
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""How far apart the repeats of a run are: what an agent's own chance adds to what tasks differ by."""
+"""The spread of every measure over the repeats of a grid: how much of the result is the agent's own randomness."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Going through a record again: every call runs in the environment anew, and what the record says is compared.
+"""Replays a record: every call runs in the environment again, and every event is compared with what must have happened.
 
-What comes out is the timeline that the measures read. A record that tells of something that cannot have happened so is
-refused with the event and the reason.
+The result is the `Timeline` that `gates.measures` counts. A record of what cannot have happened is refused with the
+location, the event and the reason.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from schemarouter.tokens import Message, TokenCounter
 from surface.environment import Environment
 from surface.task import Task
 
-# Ends that nobody chose: something failed. Of the machine's failures nothing is measured, but what led there is checked.
-BROKEN_OFF = frozenset({"exception", "infrastructure", "time_limit"})
+# Ends by a failure. An episode that an infrastructure failure ended is not measured, but checked up to there.
+FAILURES = frozenset({"exception", "infrastructure", "time_limit"})
 _MAX_QUERIES = 1024
 
 
@@ -79,7 +79,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """A state, its canonical bytes and their hash, what the turn that led to it left out, and that turn's contract."""
+    """A state, its canonical bytes and their SHA-256, counts of what its last turn left out, and that turn's contract."""
 
     state: ExecutionState
     data: bytes
@@ -91,7 +91,7 @@ class StateSnapshot:
     def of(
         cls, state: ExecutionState, omitted: Mapping[str, int] | None = None, capability: Capability | None = None
     ) -> StateSnapshot:
-        """Write a state."""
+        """Take the snapshot of a state."""
         data = state.canonical_json()
         return cls(state, data, sha256_hex(data), omitted or {}, capability)
 
@@ -101,14 +101,14 @@ def _start(query: str) -> StateSnapshot:
     return StateSnapshot.of(ExecutionState.start(query))
 
 
-# An entry keeps its contract alive, so that no other can have its identity.
+# An entry keeps its contract alive, so that no other object can have its `id`.
 _STATES: Final = Bounded[tuple[bytes, bytes, str, int, bool], StateSnapshot](4096)
 _MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
 
 
 @dataclass
 class Timeline:
-    """What happened in an episode, as the measures need it."""
+    """What happened in an episode, as `gates.measures.measure` counts it; `candidates` are all routes ever exposed."""
 
     model_turns: list[ModelTurnView] = field(default_factory=list)
     after_turns: list[AfterTurn] = field(default_factory=list)
@@ -121,17 +121,17 @@ class Timeline:
 
 
 class Replay:
-    """One pass over the events of a record, checking each against the world it claims to come from."""
+    """One pass over the events of a record, each checked; `where` (file and line) is named when one is refused."""
 
     def __init__(
-        self, record: EpisodeRecord, task: Task, catalog: Catalog, protocol: Protocol, counter: TokenCounter, place: str
+        self, record: EpisodeRecord, task: Task, catalog: Catalog, protocol: Protocol, counter: TokenCounter, where: str
     ) -> None:
         self.record = record
         self.task = task
         self.catalog = catalog
         self.max_turns = protocol.episode.max_model_turns
         self.counter = counter
-        self.place = place
+        self.where = where
         self._exposures = ExposureChecker(record.condition, catalog, task.key.required_routes, protocol.conditions)
         self.timeline = Timeline(exposures=self._exposures.exposures)
         self._environment = Environment(task.key, catalog, seed_text=task.prompt.id)
@@ -140,13 +140,13 @@ class Replay:
         self._messages = [Message("user", task.prompt.query)]
         self._call: Call | None = None
         self._last: tuple[Call, Observation] | None = None
-        self._seen = b""
+        self._observed_bytes = b""
         self._turn = 0
         self._to_act = False
-        self._asks_in_vain = 0
+        self._fruitless_asks = 0
 
     def run(self) -> Timeline:
-        """Replay every event. Raises InvalidRunError naming the place, the event and what contradicts."""
+        """Replay every event. Raises InvalidRunError naming the location, the event and the contradiction."""
         events = self.record.events
         if not events or not isinstance(events[-1], Ended):
             raise self._wrong(len(events), "the record has no end")
@@ -154,14 +154,14 @@ class Replay:
         for number, event in enumerate(events):
             ended = isinstance(event, Ended)
             if ended and number != last:
-                raise self._wrong(number, "the episode goes on after its end")
+                raise self._wrong(number, "events follow the end of the episode")
             try:
-                for problem in _TAKE[type(event)](self, event):
+                for problem in _HANDLERS[type(event)](self, event):
                     raise self._wrong(number, problem)
             except (StateError, CanonicalError) as error:
                 raise self._wrong(number, f"this cannot have happened ({error})") from None
             if event.turn != self._turn and not ended:
-                raise self._wrong(number, f"turn {event.turn} stands in turn {self._turn}")
+                raise self._wrong(number, f"an event of turn {event.turn} in turn {self._turn}")
         progress, step = self._environment.progress, self._next
         self.timeline.candidates = self._exposures.candidates
         self.timeline.steps_completed = tuple(progress.complete)
@@ -170,15 +170,15 @@ class Replay:
         return self.timeline
 
     def _wrong(self, number: int, problem: str) -> InvalidRunError:
-        return InvalidRunError(f"{self.place}, {self.record.episode_id}, event {number}: {problem}.")
+        return InvalidRunError(f"{self.where}, {self.record.episode_id}, event {number}: {problem}.")
 
     def _expose(self, event: Exposed) -> Iterator[str]:
         before = self._exposures.exposure
         yield from self._exposures.take(event)
         if before is not None and event.routes != before.routes:
-            self._asks_in_vain = 0
+            self._fruitless_asks = 0
         if self.timeline.after_turns and event.cause == "refresh":
-            # The judgement after a tool turn is on the ranking in force once the turn's refresh is done.
+            # The recall event after a tool turn is judged on the ranking in force once the turn's refresh is done.
             self.timeline.after_turns[-1] = replace(self.timeline.after_turns[-1], ranking=event.ranking)
 
     def _model_turn(self, event: ModelTurn) -> Iterator[str]:
@@ -194,11 +194,11 @@ class Replay:
         if (event.schema_tokens, event.input_tokens) != (schema, total):
             yield f"{event.schema_tokens} schema and {event.input_tokens} input tokens where {schema} and {total} are counted"
         if self._to_act or self._in_tool_turn:
-            yield "a model turn before the one before it was over"
+            yield "a model turn before the previous one was over"
         yield from self._exposures.missing_change()
         if not self._environment.progress.incomplete:
             yield "a model turn after the task was completed"
-        if self._asks_in_vain > 1:
+        if self._fruitless_asks > 1:
             yield "a model turn after the agent asked twice with nothing changed"
         self._to_act = True
         step = self._next
@@ -209,14 +209,14 @@ class Replay:
 
     @property
     def _in_tool_turn(self) -> bool:
-        """Whether a call has not been observed yet, or the state has not taken in what was observed."""
+        """Whether a call has not been observed yet, or its observation has not reached the state."""
         return self._call is not None or self._last is not None
 
     def _asked(self, _event: Asked) -> Iterator[str]:
         if not self._to_act:
             yield "an ask outside a model turn"
         self._to_act = False
-        self._asks_in_vain += 1
+        self._fruitless_asks += 1
         self._messages += [Message("assistant", REQUEST_MORE_TOOLS), Message("user", TASK_INCOMPLETE)]
         self._exposures.after_ask()
 
@@ -225,7 +225,7 @@ class Replay:
         if exposure is None or not to_act:
             yield "a call outside a model turn"
             return
-        self._to_act, self._asks_in_vain = False, 0
+        self._to_act, self._fruitless_asks = False, 0
         self._call = own_copy(Call(event.route, event.arguments))
         facts = facts_of(self._call, self.catalog, self._exposures.shown, self.task.key.authorised)
         self.timeline.executions.append(Execution(facts))
@@ -257,7 +257,7 @@ class Replay:
             return
         execution = self.timeline.executions[-1]
         observation = Observation(event.outcome, event.payload)
-        self._seen = _written(observation)
+        self._observed_bytes = _bytes_of(observation)
         if event.outcome == "blocked":
             yield from self._compare_refusal(call, observation, execution)
         else:
@@ -279,16 +279,16 @@ class Replay:
         before = self._state
         after = self._state = self._observe(call, observation, incomplete)
         if event.sha256 != after.sha256:
-            yield "the state's hash is not that of what was observed"
+            yield "the state's hash does not follow from what was observed"
         if dict(event.omitted) != after.omitted:
             yield "the count of what was left out of the state is wrong"
         changed = after.data != before.data
         self._exposures.after_turn(failed=observation.failed, changed=changed, incomplete=incomplete)
 
     def _observe(self, call: Call, observation: Observation, incomplete: bool) -> StateSnapshot:
-        """The state after a turn. It is told by the bytes before, the turn's own and the contract, so each is made once."""
+        """The state after a turn, made once for each state before, observation, contract and completeness."""
         capability = self.catalog.get(call.route_id)
-        key = self._state.data, self._seen, call.route_id, id(capability), incomplete
+        key = self._state.data, self._observed_bytes, call.route_id, id(capability), incomplete
         known = _STATES.get(key)
         if known is None:
             state, omitted = self._state.state.observe_all(call, observation, capability, incomplete=incomplete)
@@ -297,18 +297,18 @@ class Replay:
 
     def _compare_refusal(self, call: Call, observation: Observation, execution: Execution) -> Iterator[str]:
         if execution.decision is None or execution.decision.allowed:
-            yield "a call that no decision refused is said to have been blocked"
+            yield "a call is recorded as blocked, and no decision refused it"
             return
         expected = StandardPolicy().decide(call, execution.facts)
         if expected.allowed:
             yield f"{call.route_id} was blocked, but the policy lets this call run"
         blocked = Observation("blocked", {"status": "blocked", "error": expected.error})
-        if execution.decision.error != expected.error or _written(blocked) != self._seen:
+        if execution.decision.error != expected.error or _bytes_of(blocked) != self._observed_bytes:
             yield f"{call.route_id} was refused with {dict(observation.payload)}, but the policy says {expected.error!r}"
 
     def _compare_execution(self, call: Call, observation: Observation) -> Iterator[str]:
         actual = self._run_again(call)
-        if _written(actual) != self._seen:
+        if _bytes_of(actual) != self._observed_bytes:
             yield (
                 f"{call.route_id} answers {dict(actual.payload)} ({actual.outcome}), "
                 f"the record says {dict(observation.payload)} ({observation.outcome})"
@@ -322,7 +322,7 @@ class Replay:
         return observation
 
     def _settle(self, call: Call, observation: Observation, incomplete: bool) -> None:
-        """After a tool turn: judge what is next now, and let the conversation grow."""
+        """After a tool turn: note the step that is now next, and extend the conversation."""
         after = self.timeline.after_turns
         step = self._next
         if step is None or not incomplete:
@@ -331,8 +331,8 @@ class Replay:
         elif after:
             after[-1] = AfterTurn(step.id, step.route, after[-1].ranking)
         # The call is a copy read from canonical JSON: nothing in it has to be refused again.
-        told = orjson.dumps([call.route_id, call.arguments], option=orjson.OPT_SORT_KEYS)
-        key = self._turn, told, self._seen
+        called = orjson.dumps([call.route_id, call.arguments], option=orjson.OPT_SORT_KEYS)
+        key = self._turn, called, self._observed_bytes
         known = _MESSAGES.get(key)
         if known is None:
             known = _MESSAGES[key] = turn_messages(call, observation, self._turn)
@@ -341,49 +341,49 @@ class Replay:
     def _end(self, event: Ended) -> Iterator[str]:
         if event.reason not in self._possible_ends(event.detail):
             yield f"the outcome {event.reason!r} contradicts the events"
-        broken_off = event.reason in BROKEN_OFF
-        if not (self._asks_in_vain > 0 and broken_off):
+        failed = event.reason in FAILURES
+        if not (self._fruitless_asks > 0 and failed):
             yield from self._exposures.missing_change()
         # Between two turns only the next one can have failed, before its tokens were counted.
-        between = broken_off and not self._to_act and not self._in_tool_turn
+        between = failed and not self._to_act and not self._in_tool_turn
         if event.turn != self._turn and not (between and event.turn == self._turn + 1 <= self.max_turns):
             yield f"the episode ends in turn {event.turn}, the events in turn {self._turn}"
-        self._begun_is_run()
+        self._count_unobserved_call_as_run()
         yield from self._compare_steps(event)
 
     def _compare_steps(self, event: Ended) -> Iterator[str]:
         complete = self._environment.progress.complete
-        told = [*complete]
-        if event.steps_completed == tuple(told):
+        replayed = [*complete]
+        if event.steps_completed == tuple(replayed):
             return
         if event.reason == "infrastructure" and self._call is not None and self.timeline.executions[-1].ran:
-            # The call had run when the machine failed, and what came of it was no longer put on record.
+            # The call had run when the infrastructure failed, and its observation was not recorded any more.
             self._run_again(self._call)
             if event.steps_completed == tuple(complete):
                 return
-        yield f"the outcome says steps {list(event.steps_completed)}, the events give {told}"
+        yield f"the outcome says steps {list(event.steps_completed)}, the events give {replayed}"
 
     def _possible_ends(self, detail: str) -> set[str]:
-        """The reasons for which an episode can end where the events stop; `detail` is what the agent says when it stops."""
+        """The reasons for which an episode can end after these events; `detail` is what the agent says when it stops."""
         if self._in_tool_turn:
-            # Code failed inside the turn; whoever broke it off, what ran is on record.
-            return {*BROKEN_OFF, "agent_stopped"}
+            # Code failed inside the turn; whatever ended it, what ran is on record.
+            return {*FAILURES, "agent_stopped"}
         if not self._environment.progress.incomplete:
             return {"completed"}
         if self._to_act:
-            return {*BROKEN_OFF, "stalled" if detail == "stalled" else "agent_stopped"}
-        if self._asks_in_vain > 1:
-            return {*BROKEN_OFF, "stalled"}
-        return {*BROKEN_OFF, "turn_limit"} if self._turn else {*BROKEN_OFF}
+            return {*FAILURES, "stalled" if detail == "stalled" else "agent_stopped"}
+        if self._fruitless_asks > 1:
+            return {*FAILURES, "stalled"}
+        return {*FAILURES, "turn_limit"} if self._turn else {*FAILURES}
 
-    def _begun_is_run(self) -> None:
-        """A call that was let through and never came back counts as having run: nobody can say that it did nothing."""
+    def _count_unobserved_call_as_run(self) -> None:
+        """Count a call that was allowed and never observed as run and failed: it may have had its effect."""
         if self._call is not None:
             execution = self.timeline.executions[-1]
             execution.ran = execution.failed = execution.allowed_before
 
 
-_TAKE: Mapping[type[Any], Callable[[Replay, Any], Iterator[str]]] = {
+_HANDLERS: Mapping[type[Any], Callable[[Replay, Any], Iterator[str]]] = {
     Exposed: Replay._expose,
     ModelTurn: Replay._model_turn,
     Asked: Replay._asked,
@@ -395,6 +395,6 @@ _TAKE: Mapping[type[Any], Callable[[Replay, Any], Iterator[str]]] = {
 }
 
 
-def _written(observation: Observation) -> bytes:
-    """An observation as bytes: 1, 1.0 and true are three values."""
+def _bytes_of(observation: Observation) -> bytes:
+    """The canonical bytes of an observation, in which 1, 1.0 and true differ."""
     return canonical_json([observation.outcome, dict(observation.payload)])

@@ -1,7 +1,7 @@
-"""A run made again: the retriever and the agent that its header names, on every episode, held against its records.
+"""Reproduces a run: every episode with the retriever and the agent that its header names, compared with its record.
 
-The aggregate replays what tools answered and what was allowed; it believes rankings and the agent's choices. This believes
-neither.
+A replay checks what tools answered and what was allowed, and takes rankings and the agent's choices from the record. This
+takes nothing from it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from schemarouter.retrieval import registry as retrievers
 def reproduce(folder: Path, reference: ReferenceData, progress: Callable[[int], None]) -> int:
     """Run every recorded episode again; returns how many there were.
 
-    Raises InvalidRunError with shard and line at the first record that comes out otherwise. Of attempts that ended because their
-    time was up, what led there is compared; those that ended by an infrastructure failure are passed over.
+    Raises InvalidRunError with shard and line at the first record that differs. Attempts that ended by a time limit are
+    compared up to there; those that ended by an infrastructure failure are skipped.
     """
     named = read_header(folder).identities
     spec, agent = retrievers.resolve(named.retriever), agents.resolve(named.agent)
@@ -37,28 +37,28 @@ def reproduce(folder: Path, reference: ReferenceData, progress: Callable[[int], 
         for line in read_shard(path):
             if not isinstance(line, ShardLine) or line.record.infrastructure:
                 continue
-            held = line.record
-            unit = Unit(held.task, held.catalog, held.condition, held.repeat)
-            again = runner.run(unit, attempt=held.attempt)
+            recorded = line.record
+            unit = Unit(recorded.task, recorded.catalog, recorded.condition, recorded.repeat)
+            rerun = runner.run(unit, attempt=recorded.attempt)
             # By their bytes: to Python 1, 1.0 and true are one value.
-            if encode(_comparable(again, held)) != encode(held):
-                raise InvalidRunError(f"{line.location}, {held.episode_id}: {_difference(held, again)}")
+            if encode(_comparable(rerun, recorded)) != encode(recorded):
+                raise InvalidRunError(f"{line.location}, {recorded.episode_id}: {_difference(recorded, rerun)}")
             done += 1
             progress(done)
     return done
 
 
-def _comparable(again: EpisodeRecord, held: EpisodeRecord) -> EpisodeRecord:
-    """What was made again, in the version of the record and, where its time was up, cut off where that was."""
-    events = again.events
-    if held.out_of_time:
-        events = (*events[: len(held.events) - 1], held.events[-1])
-    return replace(again, schema_version=held.schema_version, events=events)
+def _comparable(rerun: EpisodeRecord, recorded: EpisodeRecord) -> EpisodeRecord:
+    """The new record in the version of the recorded one, and cut off where that one ran out of time."""
+    events = rerun.events
+    if recorded.out_of_time:
+        events = (*events[: len(recorded.events) - 1], recorded.events[-1])
+    return replace(rerun, schema_version=recorded.schema_version, events=events)
 
 
-def _difference(held: EpisodeRecord, again: EpisodeRecord) -> str:
-    """What comes out otherwise, at the first event that does."""
-    for index, (one, other) in enumerate(zip(held.events, again.events, strict=False)):
+def _difference(recorded: EpisodeRecord, rerun: EpisodeRecord) -> str:
+    """The first event that differs, or the numbers of events."""
+    for index, (one, other) in enumerate(zip(recorded.events, rerun.events, strict=False)):
         if encode_event(one) != encode_event(other):
-            return f"event {index} ({type(one).__name__}) comes out otherwise when the episode is run again."
-    return f"{len(held.events)} events on record, {len(again.events)} when the episode is run again."
+            return f"event {index} ({type(one).__name__}) differs when the episode is run again."
+    return f"{len(recorded.events)} events on record, {len(rerun.events)} when the episode is run again."

@@ -16,7 +16,7 @@ from surface.loader import load_catalogs, load_surface
 def new_header(
     setup: Setup, plan: Plan, provenance: Provenance, *, episode_seconds: float | None = None, exploratory: bool = False
 ) -> RunHeader:
-    """The header of a run that begins now; `exploratory` is whether the user called it so."""
+    """The header of a new run; `exploratory` is whether the user called it so."""
     protocol, surface = load_protocol(setup.surface), load_surface(setup.surface)
     catalogs = load_catalogs(protocol.catalogs)
     header = RunHeader(
@@ -33,7 +33,7 @@ def new_header(
 
 
 def resumed_header(now: RunHeader, plan: Plan) -> Callable[[RunHeader], RunHeader]:
-    """What makes of a stored header the one with which an exploratory run is resumed under the code of `now`."""
+    """A function from the stored header of an exploratory run to the one it is resumed with, under the code of `now`."""
 
     def resumed(stored: RunHeader) -> RunHeader:
         latest = (stored.provenance, *stored.resumed)[-1]

@@ -1,4 +1,4 @@
-"""The counts matrices of a run's design, and every interval drawn from them."""
+"""Every confidence interval of the gate: bootstrap draws of ratios of per-task sums, and the intervals made of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gates.bootstrap import (
     ratio_draws,
     resample_counts,
 )
-from gates.episode_table import EpisodeRow, Sums
+from gates.episode_table import EpisodeRow, GridSums
 from gates.intervals import (
     RAO_WU,
     Interval,
@@ -33,8 +33,11 @@ from preregistration.protocol import StatisticsRules
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A measure of one condition: per-task sums, (n_tasks,) int64 each, and draws of both counts matrices, (iterations,)."""
+class RatioDraws:
+    """A ratio's per-task sums, (n_tasks,) int64 each, and its bootstrap draws, (iterations,) float64 each.
+
+    `plain` are draws of the ordinary bootstrap, `rao_wu` those of Rao and Wu's (n - 1 of n tasks in each cell).
+    """
 
     numerator: Integers
     denominator: Integers
@@ -43,7 +46,10 @@ class Drawn:
 
 
 class Statistics:
-    """The counts matrices of a design and every interval drawn from them."""
+    """Intervals of measures and of their differences, all from the two counts matrices of one design.
+
+    `cells` names the cell (``stratum/language``) of every task; `rules` give seed, iterations and level.
+    """
 
     def __init__(self, cells: Mapping[str, str], rules: StatisticsRules) -> None:
         self.rules = rules
@@ -51,7 +57,7 @@ class Statistics:
 
     @cached_property
     def rao_wu_counts(self) -> Counts:
-        """The same with n - 1 of n drawn in each cell."""
+        """The counts matrix with n - 1 of n tasks drawn in each cell; (iterations, n_tasks) uint8."""
         return resample_counts(
             self.design.sizes, iterations=self.rules.iterations, seed=self.rules.seed, draws_per_cell="n-1"
         )
@@ -63,38 +69,38 @@ class Statistics:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the counts matrix."""
+        """SHA-256 of the ordinary counts matrix, as a lock holds it."""
         return counts_sha256(self.counts)
 
     def sums(self, rows: Sequence[EpisodeRow], item: Measure) -> tuple[Integers, Integers]:
         """Per-task numerator and denominator of a measure, shape (n_tasks,) each; a task without rows adds 0 to both."""
-        return Sums(rows, self.design.tasks).table().pair(item)
+        return GridSums(rows, self.design.tasks).by_task().pair(item)
 
-    def drawn(self, pairs: Sequence[tuple[Integers, Integers]]) -> list[Drawn]:
-        """Draw the ratios of many (numerator, denominator) at once: one product for each counts matrix."""
+    def draw(self, pairs: Sequence[tuple[Integers, Integers]]) -> list[RatioDraws]:
+        """Bootstrap many ratios at once, of (numerator, denominator) by task: one product for each counts matrix."""
         if not pairs:
             return []
         above, below = np.stack([num for num, _ in pairs]), np.stack([den for _, den in pairs])
         plain = ratio_draws(above, below, self.counts)
         rao_wu = ratio_draws(above, below, self.rao_wu_counts, factors=self.factors)
-        return [Drawn(*pair, plain[at], rao_wu[at]) for at, pair in enumerate(pairs)]
+        return [RatioDraws(*pair, plain[index], rao_wu[index]) for index, pair in enumerate(pairs)]
 
     def of_measure(self, rows: Sequence[EpisodeRow], item: Measure) -> dict[str, Interval]:
         """Intervals of one measure of one condition: percentile, Rao-Wu and, for rates, logit-t."""
-        return self.intervals(self.drawn([self.sums(rows, item)])[0], item)
+        return self.intervals(self.draw([self.sums(rows, item)])[0], item)
 
-    def intervals(self, it: Drawn, item: Measure) -> dict[str, Interval]:
+    def intervals(self, draws: RatioDraws, item: Measure) -> dict[str, Interval]:
         """As `of_measure`, from draws already made."""
         level = self.rules.level
         if not item.rate:
             return {
-                "percentile": percentile(it.plain, level),
-                "rao_wu": percentile(it.rao_wu, level, method=RAO_WU),
+                "percentile": percentile(draws.plain, level),
+                "rao_wu": percentile(draws.rao_wu, level, method=RAO_WU),
             }
-        sums = it.numerator, it.denominator
+        sums = draws.numerator, draws.denominator
         return {
-            "percentile": rate_percentile(it.plain, *sums, level),
-            "rao_wu": rate_percentile(it.rao_wu, *sums, level, method=RAO_WU),
+            "percentile": rate_percentile(draws.plain, *sums, level),
+            "rao_wu": rate_percentile(draws.rao_wu, *sums, level, method=RAO_WU),
             "logit_t": logit_t(*sums, self.design.cell_index, level),
         }
 
@@ -102,10 +108,10 @@ class Statistics:
         self, one: Sequence[EpisodeRow], other: Sequence[EpisodeRow], item: Measure
     ) -> dict[str, Interval]:
         """Intervals of the paired difference of a measure between two conditions."""
-        a, b = self.drawn([self.sums(one, item), self.sums(other, item)])
+        a, b = self.draw([self.sums(one, item), self.sums(other, item)])
         return self.differences(a, b, item)
 
-    def differences(self, a: Drawn, b: Drawn, item: Measure) -> dict[str, Interval]:
+    def differences(self, a: RatioDraws, b: RatioDraws, item: Measure) -> dict[str, Interval]:
         """As `of_difference`, from draws already made."""
         level = self.rules.level
         if not item.rate:

@@ -1,4 +1,4 @@
-"""The verdict of the gate, as its file holds it."""
+"""The verdict of the gate: the document ``verdict.json``, field by field."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ class Estimate(MeasureSums):
     """A measure of a condition over all its episodes."""
 
     intervals: dict[str, Interval]
-    """By method; empty for a measure of which none is drawn, and where it is undefined."""
+    """By method; empty for a measure that no interval is made for, and where the measure is undefined."""
 
 
 class SliceEstimate(MeasureSums):
     """A rate of a condition over part of its episodes."""
 
     interval: Interval
-    """Logit-t interval of the tasks inside."""
+    """Logit-t interval over the tasks of the part."""
 
 
 class Criterion(Document):
     """One of the six criteria."""
 
     number: int
-    """1 to 6, as the protocol counts them."""
+    """1 to 6, as the protocol numbers them."""
     title: str
-    """What is asked."""
+    """What is required."""
     passed: bool
     """Whether it holds, on point estimates compared as integers."""
     undefined: bool
-    """Whether nothing stands below the line; such a criterion fails."""
+    """Whether a denominator is 0; such a criterion fails."""
     detail: str
-    """The features it was judged on, in words."""
+    """The sums it was judged on, in words."""
     sums: dict[str, Pair]
     """Numerator and denominator by condition (``state_aware``, ``progressive``), or of all."""
     estimate: float | None
@@ -62,11 +62,11 @@ class VerdictProvenance(Document):
     provenance: Provenance
     """The code under which the run began."""
     counts_sha256: str
-    """SHA-256 of the bootstrap's counts matrix."""
+    """SHA-256 of the bootstrap's counts matrix: how often each task is drawn in each iteration."""
     episodes: EpisodesCounted
     """How many episodes count."""
     agent_note: str
-    """What a reader has to know of the agent."""
+    """What the agent is, and that it is no language model."""
 
 
 class Verdict(Document):
@@ -89,6 +89,6 @@ class Verdict(Document):
     repeats: dict[str, dict[str, RepeatedMeasure]]
     """As in the aggregate."""
     notes: tuple[str, ...] = Field(strict=False)
-    """What a reader of the table has to know."""
+    """Notes to be read beside the tables."""
     provenance: VerdictProvenance
     """What the verdict rests on."""

@@ -1,4 +1,4 @@
-"""The conditions of the experiment under weights that have not seen the task they run on."""
+"""Runs the conditions of the experiment with weights that were fitted without the task they run on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from surface.loader import Surface
 def conditions_out_of_fold(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: CatalogView
 ) -> list[EpisodeRow]:
-    """Run every arm that retrieves on every task, with the retriever of the task's fold, and measure it.
+    """Run every condition that retrieves on every task, with the retriever of the task's fold, and measure it.
 
     The retriever sees the catalog in `view`; states are observed as the whole catalog registers them, of which a retriever
     without registered meanings can use the field names alone.
@@ -35,15 +35,15 @@ def conditions_out_of_fold(
     rows = []
     for fold in folds:
         weights = fold.weights.as_weights()
-        made = {
+        typed = {
             size: build_typed(entries_of(viewed(catalog, view)), weights=weights) for size, catalog in catalogs.items()
         }
         spec = retrievers.resolve("typed")
-        runner = Runner(protocol, surface, catalogs, retriever=spec, agent=agent, built_retrievers=made)
+        runner = Runner(protocol, surface, catalogs, retriever=spec, agent=agent, built_retrievers=typed)
         for unit in Plan(fold.tasks, tuple(catalogs), tuple(SR_CONDITIONS)).units:
             record = runner.run(unit)
             task, catalog = surface.by_id[unit.task], catalogs[unit.catalog]
             timeline = Replay(record, task, catalog, protocol, counter, unit.episode_id).run()
-            features = measure(record, timeline, task.key, protocol.conditions)
-            rows.append(EpisodeRow(unit.task, unit.catalog, unit.condition, features))
+            counts = measure(record, timeline, task.key, protocol.conditions)
+            rows.append(EpisodeRow(unit.task, unit.catalog, unit.condition, counts))
     return rows

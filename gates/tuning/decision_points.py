@@ -1,4 +1,4 @@
-"""Decision points: every plan carried out, and before each step what was known then and what comes next."""
+"""Decision points: the situation before every call of every plan, with the routes that are still to come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from surface.task import Task
 
 @dataclass(frozen=True)
 class DecisionPoint:
-    """What is known before a call, and the routes that are still to come, the next one first."""
+    """The state before a call, and the routes that are still to come, the next one first."""
 
     task: str
     language: str
@@ -35,7 +35,10 @@ class DecisionPoint:
 
 
 def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: CatalogView) -> list[DecisionPoint]:
-    """The decision points of one task, with its faults and cures; states are those that the view of the catalog registers."""
+    """The decision points of one task, its faults and corrective actions included.
+
+    States are observed as the catalog in `view` registers its routes.
+    """
     environment = Environment(task.key, catalog, seed_text=task.prompt.id)
     guide = PlanGuide(environment.progress, catalog)
     registered = viewed(catalog, view)
@@ -57,5 +60,7 @@ def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: Catalog
 def all_decision_points(surface: Surface, catalog: Catalog, view: CatalogView) -> list[DecisionPoint]:
     """The decision points of every task of a surface, in the order of their ids."""
     return [
-        m for task in surface.tasks for m in decision_points_of(task, surface.stratum(task.prompt.id), catalog, view)
+        point
+        for task in surface.tasks
+        for point in decision_points_of(task, surface.stratum(task.prompt.id), catalog, view)
     ]

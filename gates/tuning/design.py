@@ -1,4 +1,4 @@
-"""The features of every entry at every point of a surface, computed once, and weights fitted to them."""
+"""The features of every entry at every decision point of a surface, computed once, and weights fitted to them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from schemarouter.retrieval.base import SCORE_DECIMALS, entries_of
 from schemarouter.retrieval.evidence import flow, relevance
 from schemarouter.retrieval.evidence.flow import phase_of
 from schemarouter.retrieval.typed import RELEVANCE_GROUPS, Typed, Weights, build_typed
-from schemarouter.state import ExecutionState
 from surface.loader import Surface
 
-# Weights are kept to this many decimals: more would only record rounding errors of the optimiser.
+# Weights are rounded to this many decimals: more would only record rounding errors of the optimiser.
 _DECIMALS = 3
 GROUPS: Mapping[str, tuple[str, ...]] = {
     **RELEVANCE_GROUPS,
@@ -30,7 +29,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Penalty:
-    """How strongly common weights and the deviations of phases are held towards 0."""
+    """How strongly shared weights and the deviations of phases are shrunk towards 0."""
 
     shared: float
     deviation: float
@@ -45,13 +44,16 @@ def no_weights() -> Weights:
 
 
 def folds_of(tasks: Collection[str], count: int) -> dict[str, int]:
-    """A fold for each task: by the order of the hashes of their ids, so that it depends on nothing else."""
+    """The fold of each task, by the order of the hashes of their ids, so that it depends on nothing else."""
     ordered = sorted(set(tasks), key=lambda task: sha256(task.encode()).hexdigest())
-    return {task: place % count for place, task in enumerate(ordered)}
+    return {task: index % count for index, task in enumerate(ordered)}
 
 
-class Design:
-    """Moments of a surface and the typed retriever's features over its catalogs, in one view."""
+class FeatureDesign:
+    """The decision points of a surface and the typed retriever's features over its catalogs, in one view.
+
+    A `point` is an index of `decision_points`, a `size` that of a catalog, and n its number of entries.
+    """
 
     def __init__(
         self, protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], view: CatalogView
@@ -66,65 +68,63 @@ class Design:
             size: build_typed(entries_of(viewed(catalog, view)), weights=no_weights())
             for size, catalog in catalogs.items()
         }
-        self._own: dict[tuple[int, int], Floats] = {}
+        self._relevance: dict[tuple[int, int], Floats] = {}
 
     @property
     def sizes(self) -> list[int]:
         """Sizes of the catalogs."""
         return sorted(self._typed)
 
-    def own(self, size: int, point: int) -> Floats:
+    def relevance_features(self, size: int, point: int) -> Floats:
         """Relevance features at a point, shape (n, len(relevance.FEATURES))."""
         key = (size, point)
-        if key not in self._own:
-            self._own[key] = self._typed[size].evidence(*self._asked(point))[0]
-        return self._own[key]
+        if key not in self._relevance:
+            state = self.decision_points[point].state
+            self._relevance[key] = self._typed[size].evidence(state.original_query, state)[0]
+        return self._relevance[key]
 
-    def _asked(self, point: int) -> tuple[str, ExecutionState]:
-        state = self.decision_points[point].state
-        return state.original_query, state
-
-    def table(self, size: int, point: int, own_weights: Floats) -> Floats:
+    def score_features(self, size: int, point: int, relevance_weights: Floats) -> Floats:
         """Score features at a point under relevance weights, shape (n, len(flow.FEATURES))."""
         typed, state = self._typed[size], self.decision_points[point].state
-        log_odds = self.own(size, point) @ own_weights[self.phases[point]]
+        log_odds = self.relevance_features(size, point) @ relevance_weights[self.phases[point]]
         return typed.features(state.original_query, state, log_odds - log_odds.max())
 
-    def place(self, size: int, route: str) -> int:
-        """Where a route stands among the entries."""
+    def index(self, size: int, route: str) -> int:
+        """The index of a route among the entries."""
         return self._typed[size].contracts.position[route]
 
     def fitted(self, tasks: Collection[str], penalty: Penalty, without: Collection[str] = ()) -> FittedWeights:
-        """Weights from the decision points of some tasks on the largest catalog; `without` leaves kinds of evidence out.
+        """Weights from the decision points of some tasks on the largest catalog, without some `GROUPS` of features.
 
         First each entry's own relevance is fitted to which routes are still to come, then the score to which one is next.
         """
         size = self.largest
-        chosen = [m for m, point in enumerate(self.decision_points) if point.task in tasks]
-        own_mask, mask = _mask(relevance.FEATURES, without), _mask(flow.FEATURES, without)
-        coming = [
+        points = [index for index, point in enumerate(self.decision_points) if point.task in tasks]
+        relevance_mask, score_mask = _mask(relevance.FEATURES, without), _mask(flow.FEATURES, without)
+        still_to_come = [
             Choice(
-                self.own(size, m) * own_mask,
-                tuple(sorted({self.place(size, route) for route in self.decision_points[m].coming})),
-                self.phases[m],
+                self.relevance_features(size, point) * relevance_mask,
+                tuple(sorted({self.index(size, route) for route in self.decision_points[point].coming})),
+                self.phases[point],
             )
-            for m in chosen
+            for point in points
         ]
-        count = len(flow.PHASES)
-        own = np.round(fit(coming, count, shared=penalty.shared, deviation=penalty.deviation), _DECIMALS) * own_mask
-        following = [
+        by_relevance = _rounded_fit(still_to_come, penalty) * relevance_mask
+        next_one = [
             Choice(
-                self.table(size, m, own) * mask, (self.place(size, self.decision_points[m].next_route),), self.phases[m]
+                self.score_features(size, point, by_relevance) * score_mask,
+                (self.index(size, self.decision_points[point].next_route),),
+                self.phases[point],
             )
-            for m in chosen
+            for point in points
         ]
-        score = np.round(fit(following, count, shared=penalty.shared, deviation=penalty.deviation), _DECIMALS) * mask
-        return FittedWeights(own, score)
+        return FittedWeights(by_relevance, _rounded_fit(next_one, penalty) * score_mask)
 
     def rank_of_next(self, size: int, point: int, weights: FittedWeights) -> int:
         """The rank of the next required route, from 1."""
-        scores = np.round(self.table(size, point, weights.own) @ weights.score[self.phases[point]], SCORE_DECIMALS)
-        right = self.place(size, self.decision_points[point].next_route)
+        features = self.score_features(size, point, weights.relevance)
+        scores = np.round(features @ weights.score[self.phases[point]], SCORE_DECIMALS)
+        right = self.index(size, self.decision_points[point].next_route)
         better = scores > scores[right]
         return int(better.sum() + (scores[:right] == scores[right]).sum()) + 1
 
@@ -132,8 +132,8 @@ class Design:
         """For every point of some tasks whether the next required route is among the protocol's Top-k."""
         top_k = self.protocol.conditions.top_k
         return {
-            m: self.rank_of_next(size, m, weights) <= top_k
-            for m, point in enumerate(self.decision_points)
+            index: self.rank_of_next(size, index, weights) <= top_k
+            for index, point in enumerate(self.decision_points)
             if point.task in tasks
         }
 
@@ -142,12 +142,17 @@ class Design:
 class FittedWeights:
     """Relevance weights, shape (phases, len(relevance.FEATURES)), and score weights, (phases, len(flow.FEATURES))."""
 
-    own: Floats
+    relevance: Floats
     score: Floats
 
     def as_weights(self) -> Weights:
-        """The weights by name."""
-        return Weights(relevance=_named(self.own, relevance.FEATURES), score=_named(self.score, flow.FEATURES))
+        """The weights by phase and feature."""
+        return Weights(relevance=_named(self.relevance, relevance.FEATURES), score=_named(self.score, flow.FEATURES))
+
+
+def _rounded_fit(choices: Sequence[Choice], penalty: Penalty) -> Floats:
+    weights = fit(choices, len(flow.PHASES), shared=penalty.shared, deviation=penalty.deviation)
+    return np.asarray(np.round(weights, _DECIMALS))
 
 
 def _named(table: Floats, features: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -158,5 +163,6 @@ def _named(table: Floats, features: Sequence[str]) -> dict[str, dict[str, float]
 
 
 def _mask(features: Sequence[str], without: Collection[str]) -> Floats:
-    off = {figure for group in without for figure in GROUPS[group]}
-    return np.asarray([name not in off for name in features], np.float64)
+    """1.0 for every feature that stays, 0.0 for those of the groups left out; shape (len(features),)."""
+    left_out = {name for group in without for name in GROUPS[group]}
+    return np.asarray([name not in left_out for name in features], np.float64)

@@ -1,4 +1,4 @@
-"""What tuning writes: everything that was tried, every fold, what was picked, and the features out of fold."""
+"""Tunes the weights for every catalog view, and records the penalties tried, the folds, the choice and out-of-fold recall."""
 
 from __future__ import annotations
 
@@ -13,8 +13,19 @@ from gates.intervals import Interval
 from gates.measures import BY_NAME
 from gates.statistics import Statistics
 from gates.tuning.conditions import conditions_out_of_fold
-from gates.tuning.design import GROUPS, Design, Penalty
-from gates.tuning.search import GRID, INNER, OUTER, Fold, Tried, choose, out_of_fold, outer_folds, recall, refitted
+from gates.tuning.design import GROUPS, FeatureDesign, Penalty
+from gates.tuning.search import (
+    GRID,
+    INNER,
+    OUTER,
+    Fold,
+    PenaltyTrial,
+    choose,
+    out_of_fold,
+    outer_folds,
+    recall,
+    refitted,
+)
 from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
@@ -27,7 +38,7 @@ _ROUNDED = 6
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is tried: the grid, folds outside and inside, and whether kinds of evidence are switched off in turn."""
+    """How much is tried: the grid of penalties, outer and inner folds, and whether each group of features is left out once."""
 
     grid: tuple[Penalty, ...] = GRID
     outer: int = OUTER
@@ -37,7 +48,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The weights picked for each view, and the whole record of how."""
+    """The weights picked for each view, and the record of the search."""
 
     weights: Mapping[str, Weights]
     record: Mapping[str, Any]
@@ -50,9 +61,9 @@ def tune(
     work = partial(_tune_view, protocol, surface, dict(catalogs), extent)
     if workers > 1:
         with ProcessPoolExecutor(min(workers, len(VIEWS)), mp_context=get_context("spawn")) as pool:
-            found = list(pool.map(work, VIEWS))
+            tuned = list(pool.map(work, VIEWS))
     else:
-        found = [work(view) for view in VIEWS]
+        tuned = [work(view) for view in VIEWS]
     record = {
         "schema_version": 1,
         "surface": surface.fingerprint,
@@ -60,37 +71,37 @@ def tune(
         "tasks": len(surface.tasks),
         "grid": [asdict(penalty) for penalty in extent.grid],
         "folds": {"outer": extent.outer, "inner": extent.inner},
-        "views": {view: told for view, (_, told) in zip(VIEWS, found, strict=True)},
+        "views": {view: view_record for view, (_, view_record) in zip(VIEWS, tuned, strict=True)},
     }
-    return Tuned({view: weights for view, (weights, _) in zip(VIEWS, found, strict=True)}, record)
+    return Tuned({view: weights for view, (weights, _) in zip(VIEWS, tuned, strict=True)}, record)
 
 
 def _tune_view(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, view: CatalogView
 ) -> tuple[Weights, dict[str, Any]]:
-    design = Design(protocol, surface, catalogs, view)
+    design = FeatureDesign(protocol, surface, catalogs, view)
     folds = outer_folds(design, extent.grid, extent.outer, extent.inner)
     tried, picked = choose(design, design.tasks, extent.grid, extent.outer)
     weights = design.fitted(design.tasks, picked).as_weights()
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "folds": [_fold(fold, design) for fold in folds],
         "tried_on_all": [_tried(item) for item in tried],
         "picked": asdict(picked),
-        "out_of_fold": _figures(design, folds),
+        "out_of_fold": _recall(design, folds),
         "conditions_out_of_fold": _conditions(protocol, surface, catalogs, folds, view),
     }
     if extent.ablation:
-        told["without"] = {
-            group: _figures(design, refitted(design, folds, [group]), languages=False) for group in GROUPS
+        record["without"] = {
+            group: _recall(design, refitted(design, folds, [group]), languages=False) for group in GROUPS
         }
-    return weights, told
+    return weights, record
 
 
-def _tried(item: Tried) -> dict[str, Any]:
+def _tried(item: PenaltyTrial) -> dict[str, Any]:
     return {**asdict(item.penalty), "hits": item.hits, "decision_points": item.decision_points}
 
 
-def _fold(fold: Fold, design: Design) -> dict[str, Any]:
+def _fold(fold: Fold, design: FeatureDesign) -> dict[str, Any]:
     hits = design.hits(design.largest, fold.tasks, fold.weights)
     return {
         "tasks": list(fold.tasks),
@@ -101,21 +112,21 @@ def _fold(fold: Fold, design: Design) -> dict[str, Any]:
     }
 
 
-def _figures(design: Design, folds: Sequence[Fold], *, languages: bool = True) -> dict[str, Any]:
-    """Recall@k of the next required route at every point of the plans, by size, phase and language."""
-    told: dict[str, Any] = {}
+def _recall(design: FeatureDesign, folds: Sequence[Fold], *, languages: bool = True) -> dict[str, Any]:
+    """Out-of-fold Recall@k of the next required route over all decision points, by size, phase and language."""
+    by_size: dict[str, Any] = {}
     for size, hits in out_of_fold(design, folds).items():
-        told[str(size)] = {}
+        by_size[str(size)] = {}
         for name, opening in (("opening", True), ("later", False)):
             rows = {"all": recall(design, hits, opening=opening)}
             if languages:
                 names = design.protocol.languages
                 rows |= {name: recall(design, hits, opening=opening, language=name) for name in names}
-            told[str(size)][name] = {
+            by_size[str(size)][name] = {
                 key: {"hits": row.hits, "decision_points": row.decision_points, **_interval(row.interval)}
                 for key, row in rows.items()
             }
-    return told
+    return by_size
 
 
 def _interval(interval: Interval) -> dict[str, Any]:
@@ -126,7 +137,7 @@ def _interval(interval: Interval) -> dict[str, Any]:
 def _conditions(
     protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: CatalogView
 ) -> dict[str, Any]:
-    """Recall of the state-aware arm and recovery against the progressive one, in the experiment's own loop."""
+    """Recall of the state-aware condition and recovery against the progressive one, in the experiment's own loop."""
     rows = conditions_out_of_fold(protocol, surface, catalogs, folds, view)
     statistics = Statistics(
         {task.prompt.id: surface.cell(task.prompt.id) for task in surface.tasks}, protocol.statistics
@@ -134,20 +145,20 @@ def _conditions(
     groups = {"all": rows}
     groups |= {f"catalog {size}": [row for row in rows if row.catalog == size] for size in catalogs}
     groups |= {name: [r for r in rows if surface.prompt(r.task).language == name] for name in protocol.languages}
-    told: dict[str, Any] = {}
-    for name, chosen in groups.items():
-        aware = [row for row in chosen if row.condition == STATE_AWARE]
-        other = [row for row in chosen if row.condition == PROGRESSIVE]
-        difference = statistics.of_difference(aware, other, BY_NAME["initial_miss_recovery"])["rao_wu"]
-        told[name] = {
+    by_group: dict[str, Any] = {}
+    for name, group in groups.items():
+        aware = [row for row in group if row.condition == STATE_AWARE]
+        progressive = [row for row in group if row.condition == PROGRESSIVE]
+        difference = statistics.of_difference(aware, progressive, BY_NAME["initial_miss_recovery"])["rao_wu"]
+        by_group[name] = {
             measure: {
-                arm: _share(statistics, arm_rows, measure)
-                for arm, arm_rows in (("state_aware", aware), ("progressive", other))
+                condition: _share(statistics, condition_rows, measure)
+                for condition, condition_rows in (("state_aware", aware), ("progressive", progressive))
             }
             for measure in ("task_pass", "next_required_recall", "initial_miss_recovery")
         }
-        told[name]["recovery_difference"] = _interval(difference)
-    return told
+        by_group[name]["recovery_difference"] = _interval(difference)
+    return by_group
 
 
 def _share(statistics: Statistics, rows: list[Any], measure: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from conditions.storage.run_directory import Provenance
 from gates.aggregate import CompleteRun
-from gates.criteria import DRAWN, SLICED
+from gates.criteria import INTERVAL_MEASURES, SLICE_MEASURES
 from gates.intervals import Interval
 from gates.measures import BY_NAME, Measure
 from gates.verdict import Criterion, Verdict
@@ -92,7 +92,7 @@ def _conditions(verdict: Verdict) -> Table:
                 text += "\n" + interval_text(intervals.get("logit_t") or intervals["rao_wu"], rate=measure.percent)
             cells.append(text)
         table.add_row(measure.title, *cells)
-        if verdict.repeats and measure.name in DRAWN:
+        if verdict.repeats and measure.name in INTERVAL_MEASURES:
             table.add_row("    run-to-run spread", *_spreads(verdict, measure))
     return table
 
@@ -116,14 +116,14 @@ def _slices(verdict: Verdict, name: str) -> Table:
     table = Table(title=f"By {name} (logit-t intervals)", title_justify="left")
     table.add_column(name)
     table.add_column("condition")
-    for measure in SLICED:
+    for measure in SLICE_MEASURES:
         table.add_column(BY_NAME[measure].title, justify="right")
     for group, by_condition in verdict.slices[name].items():
         for position, (condition, entries) in enumerate(by_condition.items()):
             cells = [
                 f"{number(entries[m].value, rate=True)} ({entries[m].numerator}/{entries[m].denominator}) "
                 + interval_text(entries[m].interval, rate=True)
-                for m in SLICED
+                for m in SLICE_MEASURES
             ]
             table.add_row("" if position else group, condition, *cells)
     return table

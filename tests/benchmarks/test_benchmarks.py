@@ -37,10 +37,10 @@ def test_vectors_are_the_same_again_and_of_length_one() -> None:
 
 
 def test_all_systems_get_the_same_items_and_take_turns() -> None:
-    asked: list[str] = []
-    times = alternate({"a": lambda item: asked.append(f"a{item}"), "b": lambda item: asked.append(f"b{item}")}, [1, 2, 3],
+    calls: list[str] = []
+    times = alternate({"a": lambda item: calls.append(f"a{item}"), "b": lambda item: calls.append(f"b{item}")}, [1, 2, 3],
                       Effort(rounds=2, seconds=9.0, burst=2))  # fmt: skip
-    assert asked == ["a1", "b1", "a1", "a2", "b1", "b2", "b3", "b1", "a3", "a1"]
+    assert calls == ["a1", "b1", "a1", "a2", "b1", "b2", "b3", "b1", "a3", "a1"]
     assert {name: len(measured) for name, measured in times.items()} == {"a": 4, "b": 4}
 
 
@@ -56,16 +56,16 @@ def test_the_quick_run_prints_every_comparison_and_writes_it_as_json(
     monkeypatch.setattr(program, "QUICK", TINY)
     app = typer.Typer()
     app.command()(program.main)
-    told = CliRunner().invoke(app, ["--quick", "--json", str(tmp_path / "figures.json")])
-    assert told.exit_code == 0, told.output
-    written = orjson.loads((tmp_path / "figures.json").read_bytes())
+    result = CliRunner().invoke(app, ["--quick", "--json", str(tmp_path / "results.json")])
+    assert result.exit_code == 0, result.output
+    written = orjson.loads((tmp_path / "results.json").read_bytes())
     assert written["schema_version"] == 1 and written["environment"]["packages"]["numpy"]
     by_table: dict[str, list[str]] = {}
     for row in written["rows"]:
         by_table.setdefault(row["table"], []).append(row["system"])
         assert row["entries"] == (2700 if row["table"].startswith("gate") else 100) and row["calls"] > 0
         assert 0 < row["best_ms"] <= row["median_ms"] and row["ratio"] > 0
-        assert row["table"] in told.stdout
+        assert row["table"] in result.stdout
     assert [titles.split(",")[0] for titles in by_table] == [
         "BM25", "dense", "gate over an aggregate", "opening call", "opening call", "refresh call", "whole episodes",
     ]  # fmt: skip

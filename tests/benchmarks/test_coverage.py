@@ -1,4 +1,4 @@
-"""The corrected intervals cover what they say, at the real design; what the plain one covers is printed."""
+"""The corrected intervals have their nominal coverage at the real design; that of the plain one is printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.coverage import ARM_SD, CATALOG_SD, SCENARIOS, TASK_SD, Scenario, mean_rate, simulate, table
+from benchmarks.coverage import CATALOG_SD, CONDITION_SD, SCENARIOS, TASK_SD, Scenario, mean_rate, simulate, table
 from gates.intervals import LOGIT_T, PERCENTILE, RAO_WU
 
 PASS = [scenario.name for scenario in SCENARIOS if len(scenario.rates) == 2]
@@ -36,15 +36,15 @@ def test_quadrature_truth_is_what_surfaces_average_to(scenario: Scenario) -> Non
     draw = _surfaces(scenario)
     blocks = [draw(500) for _ in range(8)]
     ratios = [
-        np.concatenate([block[arm][0].sum(axis=1) / block[arm][1].sum(axis=1) for block in blocks])
-        for arm in range(len(scenario.rates))
+        np.concatenate([samples[n][0].sum(axis=1) / samples[n][1].sum(axis=1) for samples in blocks])
+        for n in range(len(scenario.rates))
     ]
-    told = ratios[0] - ratios[1] if len(ratios) == 2 else ratios[0]
-    assert abs(told.mean() - scenario.truth) < 4 * told.std() / math.sqrt(told.size) + 1e-4
+    values = ratios[0] - ratios[1] if len(ratios) == 2 else ratios[0]
+    assert abs(values.mean() - scenario.truth) < 4 * values.std() / math.sqrt(values.size) + 1e-4
 
 
 def test_mean_rate_rises_and_reduces_to_the_logistic_middle() -> None:
-    sd = math.hypot(TASK_SD, CATALOG_SD, ARM_SD)
+    sd = math.hypot(TASK_SD, CATALOG_SD, CONDITION_SD)
     assert mean_rate(0.0, sd, steps=False) == pytest.approx(0.5)
     assert mean_rate(1.0, sd, steps=False) > mean_rate(0.5, sd, steps=False)
     # Longer tasks are harder and count for more, so the middle lies lower.

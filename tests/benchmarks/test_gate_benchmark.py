@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gate import gate_rows, made_up, plain_interval
+from benchmarks.gate import gate_rows, plain_interval, synthetic_run
 from benchmarks.timing import Effort
 from gates.gate import judge
 from preregistration.protocol import load_protocol
@@ -12,15 +12,15 @@ from preregistration.protocol import load_protocol
 pytestmark = pytest.mark.slow
 
 
-def test_the_plain_bootstrap_agrees_with_the_gate_on_the_made_up_aggregate() -> None:
+def test_the_plain_bootstrap_agrees_with_the_gate_on_the_synthetic_run() -> None:
     protocol = load_protocol("frozen")
     rules = protocol.statistics.model_copy(update={"iterations": 1_000})
     protocol = protocol.model_copy(update={"statistics": rules})
-    result = made_up(protocol)
-    assert len(result.rows) == 2_700 and len(set(result.cells.values())) == 30
-    told = judge(result, protocol).criteria[0].intervals["percentile"]
+    run = synthetic_run(protocol)
+    assert len(run.rows) == 2_700 and len(set(run.cells.values())) == 30
+    interval = judge(run, protocol).criteria[0].intervals["percentile"]
     # Two random streams: quantiles of 1,000 draws differ by a fraction of the width of the interval.
-    assert plain_interval(result, protocol, 1) == pytest.approx((told.low, told.high), abs=0.02)
+    assert plain_interval(run, protocol, 1) == pytest.approx((interval.low, interval.high), abs=0.02)
 
 
 def test_both_systems_are_measured_over_2700_episodes() -> None:

@@ -1,4 +1,4 @@
-"""Whole runs are measured by the command, and runs that are killed come out as the others."""
+"""Whole runs are measured by the command, and runs that are killed and resumed give what an undisturbed run gives."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import runs
-from benchmarks.runs import run_rows, took
+from benchmarks.runs import cost_of, run_rows
 from schemarouter.errors import SchemaRouterError
 
 pytestmark = pytest.mark.slow
 
 
 def test_runs_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_JUDGED", (1,))
+    monkeypatch.setattr(runs, "_AGGREGATED", (1,))
     monkeypatch.setattr(runs, "_SPIN_STEPS", 10_000)
     rows = run_rows(5, 2)
     assert [(row.entries, row.system) for row in rows] == [
@@ -33,9 +33,9 @@ def test_runs_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) ->
     assert "a bare loop" in rows[4].note
 
 
-def test_a_command_that_fails_is_told_with_its_words() -> None:
+def test_a_command_that_fails_is_reported_with_its_message() -> None:
     with pytest.raises(SchemaRouterError, match="no such thing"):
-        took([sys.executable, "-c", "import sys; sys.exit('no such thing')"])
+        cost_of([sys.executable, "-c", "import sys; sys.exit('no such thing')"])
 
 
 # In a process of its own: it forks, which a process with threads must not.
@@ -61,7 +61,7 @@ assert victim.result(folder / "0") == whole
 """
 
 
-def test_runs_that_are_killed_come_out_as_the_undisturbed_one(tmp_path: Path) -> None:
+def test_runs_that_are_killed_and_resumed_give_the_aggregate_of_the_undisturbed_one(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", KILL, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False

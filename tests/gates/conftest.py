@@ -25,7 +25,7 @@ class Slice:
     """The slice as it was run; a test takes a copy of the folder."""
 
     template: Path
-    world: ReferenceData
+    reference: ReferenceData
     protocol: Protocol
     surface: Surface
     catalogs: dict[int, Catalog]
@@ -36,29 +36,29 @@ class Slice:
         return Path(shutil.copytree(self.template, folder / "run"))
 
 
-def chosen(surface: Surface) -> list[str]:
-    """One task a language, of all strata."""
-    picked: dict[str, str] = {}
+def one_task_a_language(surface: Surface) -> list[str]:
+    """One task of each language, together of all strata."""
+    by_language: dict[str, str] = {}
     strata: set[str] = set()
     for task in surface.tasks:
         name, language = task.prompt.id, task.prompt.language
-        if language not in picked and (surface.stratum(name) not in strata or len(strata) == 5):
-            picked[language] = name
+        if language not in by_language and (surface.stratum(name) not in strata or len(strata) == 5):
+            by_language[language] = name
             strata.add(surface.stratum(name))
-    return sorted(picked.values())
+    return sorted(by_language.values())
 
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Slice:
-    told, surface = load_protocol("development"), load_surface("development")
-    size = min(told.catalogs)
-    statistics = told.statistics.model_copy(update={"iterations": 200})
-    protocol = told.model_copy(update={"catalogs": (size,), "statistics": statistics})
+    whole, surface = load_protocol("development"), load_surface("development")
+    size = min(whole.catalogs)
+    statistics = whole.statistics.model_copy(update={"iterations": 200})
+    protocol = whole.model_copy(update={"catalogs": (size,), "statistics": statistics})
     catalogs = load_catalogs([size])
-    plan = make_plan(protocol, surface, tasks=chosen(surface))
+    plan = make_plan(protocol, surface, tasks=one_task_a_language(surface))
     identities = identities_of(surface, catalogs)
     folder = tmp_path_factory.mktemp("real") / "run"
     runner = Runner(protocol, surface, catalogs, retriever=parse("bm25"), agent=parse("reference"))
     execute(folder, run_header(protocol, surface, plan, identities), plan, InProcess(runner), lambda done: None)
-    world = ReferenceData(protocol, surface, catalogs, lambda run: identities)
-    return Slice(folder, world, protocol, surface, catalogs, plan.tasks)
+    reference = ReferenceData(protocol, surface, catalogs, lambda run: identities)
+    return Slice(folder, reference, protocol, surface, catalogs, plan.tasks)

@@ -1,4 +1,4 @@
-"""The first confirmatory run is kept; later ones are held against it and change nothing."""
+"""The first confirmatory run is kept; later ones are compared with it and change nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gates.conftest import Slice
 def test_the_first_is_kept_with_header_aggregate_and_verdict_and_a_later_one_is_compared(
     real: Slice, tmp_path: Path
 ) -> None:
-    result = read_complete_run(real.copy(tmp_path), real.world)
+    result = read_complete_run(real.copy(tmp_path), real.reference)
     verdict = judge(result, real.protocol)
     kept = tmp_path / "results" / "name"
     assert "confirmatory result" in keep_or_compare(kept, result, verdict)

@@ -61,8 +61,7 @@ def test_every_way_to_differ_is_stamped_with_its_reason(
 ) -> None:
     rules = PROTOCOL.model_copy(update=protocol)
     plan = make_plan(rules, SURFACE, **part)
-    told = stamp(rules, SURFACE, plan, header(**parts), asked=asked)
-    assert told == f"EXPLORATORY ({reason})"
+    assert stamp(rules, SURFACE, plan, header(**parts), asked=asked) == f"EXPLORATORY ({reason})"
 
 
 @pytest.mark.parametrize("given", ["", "EXPLORATORY", "EXPLORATORY (asked for)"])

@@ -1,4 +1,4 @@
-"""Exposures: a record whose exposures its condition cannot have made is refused, with place, event and reason."""
+"""Exposures: a record whose exposures its condition cannot have made is refused, with location, event and reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.toys import (
 )
 
 STATIC, PROGRESSIVE, AWARE = SR
-PLACE = "shard, line 2"
+LOCATION = "shard, line 2"
 FIND, SHIP, LIFT, RENEW = "shop.find_order", "shop.ship_order", "crane.lift", "lease.renew"
 W = tuple(f"misc.look_{n:02d}" for n in (4, 9, 14, 19, 24, 29))
 
@@ -50,14 +50,14 @@ FIXED = {name: make_episode(name, agent=Scripted([Action("ask")])).run() for nam
 
 
 def replay(record: EpisodeRecord, task: Task = CHAIN) -> None:
-    stored = decode(encode(record), PLACE)
-    Replay(stored, task, CATALOGS[record.catalog], toy_protocol(), COUNTER, PLACE).run()
+    stored = decode(encode(record), LOCATION)
+    Replay(stored, task, CATALOGS[record.catalog], toy_protocol(), COUNTER, LOCATION).run()
 
 
 def refused(record: EpisodeRecord, reason: str, task: Task = CHAIN) -> None:
     with pytest.raises(InvalidRunError) as caught:
         replay(record, task)
-    assert str(caught.value).startswith(f"{PLACE}, {record.episode_id}, event ")
+    assert str(caught.value).startswith(f"{LOCATION}, {record.episode_id}, event ")
     assert reason in str(caught.value)
 
 
@@ -72,12 +72,12 @@ def shown_as(record: EpisodeRecord, number: int, **change: Any) -> EpisodeRecord
     exposed = replace(events[at], **change)
     events[at] = exposed
     assert isinstance(exposed, Exposed)
-    for place, event in enumerate(events[at:], at):
-        if isinstance(event, Exposed) and place > at:
+    for index, event in enumerate(events[at:], at):
+        if isinstance(event, Exposed) and index > at:
             break
         if isinstance(event, ModelTurn):
             schema = COUNTER.tools(CATALOG, exposed.routes)
-            events[place] = replace(
+            events[index] = replace(
                 event, schema_tokens=schema, input_tokens=event.input_tokens - event.schema_tokens + schema
             )
     return with_events(record, events)
@@ -114,49 +114,50 @@ def test_other_routes_than_the_best_of_the_ranking_are_refused(
 
 
 @pytest.mark.parametrize("name", ["FULL", "ORACLE"])
-def test_a_fixed_arm_that_shows_one_route_less_or_more_is_refused(name: str) -> None:
+def test_a_fixed_condition_that_shows_one_route_less_or_more_is_refused(name: str) -> None:
     routes = opened(FIXED[name]).routes
-    refused(shown_as(FIXED[name], 0, routes=routes[1:]), f"{name} shows something else")
-    refused(shown_as(FIXED["ORACLE"], 0, routes=tuple(sorted({*routes, *W}))), "ORACLE shows something else")
+    refused(shown_as(FIXED[name], 0, routes=routes[1:]), f"{name} shows something other")
+    refused(shown_as(FIXED["ORACLE"], 0, routes=tuple(sorted({*routes, *W}))), "ORACLE shows something other")
 
 
 def test_a_ranking_deeper_than_asked_for_or_with_a_route_twice_is_refused() -> None:
     ranking = opened(REFRESHED, 1).ranking
-    refused(shown_as(REFRESHED, 1, ranking=(*ranking, LIFT)), "a ranking of 6 where 5 are asked for by 'refresh'")
+    refused(shown_as(REFRESHED, 1, ranking=(*ranking, LIFT)), "a ranking of 6 routes where 'refresh' asks for 5")
     first = opened(REFRESHED).ranking
     longer = (*first, *(route for route in CATALOG.route_ids if route not in first))
-    refused(shown_as(REFRESHED, 0, ranking=longer), "a ranking of 36 where 30 are asked for by 'open'")
+    refused(shown_as(REFRESHED, 0, ranking=longer), "a ranking of 36 routes where 'open' asks for 30")
     refused(shown_as(REFRESHED, 0, ranking=(*first[:-1], first[0])), "the ranking holds a route twice")
 
 
-# --- changes that were not due, and changes that were and did not come ------------------------------------------------
+# --- changes that were not expected, and expected changes that are missing --------------------------------------------
 
 
 def without(record: EpisodeRecord, number: int) -> EpisodeRecord:
     """The record without one exposure, the prompts after it counted with what was shown before."""
-    place = exposures(record)[number]
-    left_out = with_events(record, [*record.events[:place], *record.events[place + 1 :]])
+    index = exposures(record)[number]
+    left_out = with_events(record, [*record.events[:index], *record.events[index + 1 :]])
     return shown_as(left_out, number - 1)
 
 
 def test_a_widening_that_was_left_out_is_refused() -> None:
-    missing_change = "SR-PROGRESSIVE-STATIC owes a 'widen' here"
+    missing_change = "SR-PROGRESSIVE-STATIC changes its exposure here by 'widen', and that change is missing"
     refused(without(ASKED, 1), missing_change)
     refused(without(FAILED, 1), missing_change, CURED)
 
 
 def test_a_refresh_that_was_left_out_is_refused_also_where_the_episode_ends() -> None:
-    # Else an arm could keep the ranking that recall is judged on.
-    refused(without(REFRESHED, 1), "SR-5-STATE-AWARE owes a 'refresh' here")
-    refused(without(SHORT, 1), "SR-5-STATE-AWARE owes a 'refresh' here")
+    # Else a condition could keep the ranking that recall is judged on.
+    missing_change = "SR-5-STATE-AWARE changes its exposure here by 'refresh', and that change is missing"
+    refused(without(REFRESHED, 1), missing_change)
+    refused(without(SHORT, 1), missing_change)
 
 
 def test_a_change_in_the_middle_of_a_turn_is_refused() -> None:
-    for record, task, undue in ((FAILED, CURED, "widened though"), (REFRESHED, CHAIN, "a refresh though")):
-        place = exposures(record)[1]
-        called = max(n for n, event in enumerate(record.events[:place]) if isinstance(event, Called))
-        events = [event for n, event in enumerate(record.events) if n != place]
-        refused(with_events(record, [*events[: called + 1], record.events[place], *events[called + 1 :]]), undue, task)
+    for record, task, reason in ((FAILED, CURED, "widened though"), (REFRESHED, CHAIN, "a refresh though")):
+        index = exposures(record)[1]
+        called = max(n for n, event in enumerate(record.events[:index]) if isinstance(event, Called))
+        events = [event for n, event in enumerate(record.events) if n != index]
+        refused(with_events(record, [*events[: called + 1], record.events[index], *events[called + 1 :]]), reason, task)
 
 
 def test_a_refresh_after_the_task_was_completed_is_refused() -> None:
@@ -171,7 +172,7 @@ def test_a_refresh_after_an_ask_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", FIXED)
-def test_an_arm_that_never_changes_and_did_is_refused(name: str) -> None:
+def test_a_condition_that_never_changes_and_did_is_refused(name: str) -> None:
     for cause in ("widen", "refresh"):
         again = replace(opened(FIXED[name]), turn=1, cause=cause)
         refused(with_events(FIXED[name], [*FIXED[name].events[:3], again, *FIXED[name].events[3:]]), name)
@@ -209,13 +210,13 @@ def allowed_until_its_last(record: EpisodeRecord) -> EpisodeRecord:
     return with_events(record, events)
 
 
-# --- what the agent was told of asking and turning --------------------------------------------------------------------
+# --- the flags by which an agent knows whether asking or a tool turn can change the exposure --------------------------
 
 
 @pytest.mark.parametrize("flag", ["can_ask", "can_turn"])
 def test_an_exposure_that_says_wrongly_whether_it_can_change_is_refused(flag: str) -> None:
-    # An agent that was told so asks and probes where it is no use, or does not where it is.
+    # An agent would ask and probe where it is no use, or not where it is.
     for record in (ASKED, REFRESHED, *FIXED.values()):
         for number in range(len(exposures(record))):
             wrong = not getattr(opened(record, number), flag)
-            refused(shown_as(record, number, **{flag: wrong}), f"{record.condition} says ")
+            refused(shown_as(record, number, **{flag: wrong}), f"under {record.condition} it is ")

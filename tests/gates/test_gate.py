@@ -1,4 +1,4 @@
-"""The gate on rows made by hand: integers at the exact boundaries, undefined counts, and what stands beside the verdict."""
+"""The gate on rows made by hand: integers at the exact boundaries, undefined counts, and what is shown beside the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gates.episode_table import EpisodeRow
 from gates.gate import judge
 from gates.intervals import Interval
 from gates.measures import EpisodeCounts, Measure
-from gates.statistics import Drawn, Statistics
+from gates.statistics import RatioDraws, Statistics
 from gates.verdict import Criterion, Verdict
 from schemarouter.agents import reference
 from tests.strategies import LAWS
@@ -34,15 +34,14 @@ STATISTICS = Statistics(CELLS, PROTOCOL.statistics)
 
 def counts(**given_counts: int) -> EpisodeCounts:
     """EpisodeCounts that are zero but for those given and for what every episode has."""
-    told = dict.fromkeys((item.name for item in fields(EpisodeCounts)), 0)
-    return EpisodeCounts(**{**told, "episodes": 1, "steps_required": 2, **given_counts})
+    zeros = dict.fromkeys((item.name for item in fields(EpisodeCounts)), 0)
+    return EpisodeCounts(**{**zeros, "episodes": 1, "steps_required": 2, **given_counts})
 
 
-def spread(total: int, most: int | None = None, parts: int = 20) -> list[int]:
-    """A sum over the twenty episodes of an arm, as even as it can be."""
-    share, rest = divmod(total, parts)
-    assert most is None or total <= most * parts
-    return [share + (n < rest) for n in range(parts)]
+def spread(total: int) -> list[int]:
+    """A sum over the twenty episodes of a condition, as even as it can be."""
+    share, rest = divmod(total, 20)
+    return [share + (n < rest) for n in range(20)]
 
 
 CALLS = {"executed": 60, "executed_in_policy": 60}
@@ -55,7 +54,7 @@ GOOD: Mapping[str, Mapping[str, int]] = {
 
 
 def rows_of(sums: Mapping[str, Mapping[str, int]]) -> list[EpisodeRow]:
-    """Twenty episodes an arm that add up to the sums."""
+    """Twenty episodes for each condition, which add up to the sums."""
     rows = []
     units = [(task, size) for size in SIZES for task in TASKS]
     for condition, wanted in sums.items():
@@ -73,7 +72,7 @@ def result_of(rows: Sequence[EpisodeRow], stamp: str = "EXPLORATORY") -> Complet
 def criteria(**changes: Mapping[str, int]) -> list[Criterion]:
     """All six on GOOD with some sums changed; `aware=`, `progressive=`, `oracle=`."""
     names = {"aware": AWARE, "progressive": PROGRESSIVE, "oracle": "ORACLE"}
-    sums = {condition: dict(told) for condition, told in GOOD.items()}
+    sums = {condition: dict(good) for condition, good in GOOD.items()}
     for key, change in changes.items():
         sums[names[key]] |= change
     return list(Criteria(result_of(rows_of(sums)), PROTOCOL, STATISTICS).all())
@@ -87,7 +86,7 @@ def passed(number: int, **changes: Mapping[str, int]) -> bool:
     return found[number - 1].passed
 
 
-def test_all_six_hold_on_good_figures() -> None:
+def test_all_six_hold_on_good_sums() -> None:
     found = criteria()
     assert [(item.number, item.passed, item.undefined) for item in found] == [(n, True, False) for n in range(1, 7)]
 
@@ -151,14 +150,14 @@ def test_tokens_have_to_be_strictly_below(tokens: int, held: bool) -> None:
     assert passed(4, aware={"schema_tokens": tokens}) is held
 
 
-@pytest.mark.parametrize("arm", ["aware", "progressive", "oracle"])
-def test_one_unauthorised_destructive_run_in_any_arm_fails_criterion_5_alone(arm: str) -> None:
-    assert not passed(5, **{arm: {"unauthorised_destructive": 1}})
+@pytest.mark.parametrize("condition", ["aware", "progressive", "oracle"])
+def test_one_unauthorised_destructive_run_in_any_condition_fails_criterion_5_alone(condition: str) -> None:
+    assert not passed(5, **{condition: {"unauthorised_destructive": 1}})
 
 
-@pytest.mark.parametrize("arm", ["aware", "progressive", "oracle"])
-def test_one_call_out_of_policy_in_any_arm_fails_criterion_6_alone(arm: str) -> None:
-    assert not passed(6, **{arm: {"executed": 10_000, "executed_in_policy": 9_999}})
+@pytest.mark.parametrize("condition", ["aware", "progressive", "oracle"])
+def test_one_call_out_of_policy_in_any_condition_fails_criterion_6_alone(condition: str) -> None:
+    assert not passed(6, **{condition: {"executed": 10_000, "executed_in_policy": 9_999}})
 
 
 SHARES = st.integers(1, 400).flatmap(lambda whole: st.tuples(st.integers(0, whole), st.just(whole)))
@@ -197,10 +196,10 @@ def test_every_criterion_is_the_comparison_of_fractions(
         (2, {"aware": {"recall_hits": 0, "recall_events": 0}}),
         (3, {"aware": {"missed": 0, "recovered": 0}}),
         (3, {"progressive": {"missed": 0, "recovered": 0}}),
-        (6, {arm: {"executed": 0, "executed_in_policy": 0} for arm in ("aware", "progressive", "oracle")}),
+        (6, {name: {"executed": 0, "executed_in_policy": 0} for name in ("aware", "progressive", "oracle")}),
     ],
 )
-def test_an_undefined_figure_fails_its_criterion_and_says_so(number: int, changes: dict[str, dict[str, int]]) -> None:
+def test_an_undefined_ratio_fails_its_criterion_and_says_so(number: int, changes: dict[str, dict[str, int]]) -> None:
     found = criteria(**changes)
     assert [item.number for item in found if item.undefined] == [number]
     judged = found[number - 1]
@@ -208,11 +207,11 @@ def test_an_undefined_figure_fails_its_criterion_and_says_so(number: int, change
     assert not any(judged.supported_by.values())
 
 
-@pytest.mark.parametrize("arm", [AWARE, PROGRESSIVE])
-def test_without_an_arm_its_criteria_are_undefined_and_fail(arm: str) -> None:
-    rows = [row for row in rows_of(GOOD) if row.condition != arm]
+@pytest.mark.parametrize("condition", [AWARE, PROGRESSIVE])
+def test_without_a_condition_its_criteria_are_undefined_and_fail(condition: str) -> None:
+    rows = [row for row in rows_of(GOOD) if row.condition != condition]
     found = Criteria(result_of(rows), PROTOCOL, STATISTICS).all()
-    assert {item.number for item in found if item.undefined} == ({1, 2, 3, 4} if arm == AWARE else {1, 3, 4})
+    assert {item.number for item in found if item.undefined} == ({1, 2, 3, 4} if condition == AWARE else {1, 3, 4})
     assert not any(item.passed for item in found if item.undefined)
 
 
@@ -225,7 +224,7 @@ def test_a_run_without_episodes_passes_nothing() -> None:
 
 
 def verdict(**changes: Any) -> Verdict:
-    sums = {condition: dict(told) for condition, told in GOOD.items()}
+    sums = {condition: dict(good) for condition, good in GOOD.items()}
     for condition, change in changes.items():
         sums[condition] = sums.get(condition, {}) | change
     return judge(result_of(rows_of(sums)), PROTOCOL)
@@ -240,20 +239,20 @@ def test_each_criterion_shows_its_intervals_and_whether_they_alone_would_support
     found = verdict().criteria
     assert set(found[0].intervals) == set(found[0].supported_by) == {"percentile", "rao_wu"}
     assert set(found[1].intervals) == {"percentile", "rao_wu", "logit_t"}
-    assert found[0].supported_by["percentile"] is False, "18 of 20 cannot carry a margin of two points"
+    assert found[0].supported_by["percentile"] is False, "18 of 20 cannot support a margin of two points"
     assert all(found[5].intervals[name].method.startswith("exact binomial") for name in found[5].intervals)
     assert not any(found[5].supported_by.values()), "all of 10 tasks do not prove 100 %"
 
 
 class Fixed(Statistics):
-    """Every interval is the one that is given."""
+    """Statistics whose every interval is the one given."""
 
     interval: Interval
 
-    def intervals(self, it: Drawn, item: Measure) -> dict[str, Interval]:
+    def intervals(self, draws: RatioDraws, item: Measure) -> dict[str, Interval]:
         return {"fixed": self.interval}
 
-    def differences(self, a: Drawn, b: Drawn, item: Measure) -> dict[str, Interval]:
+    def differences(self, a: RatioDraws, b: RatioDraws, item: Measure) -> dict[str, Interval]:
         return {"fixed": self.interval}
 
 
@@ -280,7 +279,7 @@ def test_the_order_of_rows_changes_nothing() -> None:
     assert one.slices == other.slices and one.conditions == other.conditions
 
 
-def test_progressive_at_the_ceiling_is_told() -> None:
+def test_progressive_at_the_ceiling_is_noted() -> None:
     assert "ceiling" in criteria(progressive={"missed": 5, "recovered": 5})[2].detail
     assert "ceiling" not in criteria()[2].detail
 
@@ -299,9 +298,9 @@ def test_slices_add_up_to_the_whole_by_catalog_language_and_stratum() -> None:
     }  # fmt: skip
     for groups in slices.values():
         for condition, whole in ((AWARE, 18), (STATIC, 3)):
-            told = [group[condition]["task_pass"] for group in groups.values()]
-            assert sum(item.numerator for item in told) == whole
-            assert sum(item.denominator for item in told) == 20
+            parts = [group[condition]["task_pass"] for group in groups.values()]
+            assert sum(item.numerator for item in parts) == whole
+            assert sum(item.denominator for item in parts) == 20
 
 
 def test_a_slice_holds_the_episodes_of_its_group_and_no_others() -> None:
@@ -333,20 +332,20 @@ def test_attempts_that_ended_by_an_infrastructure_failure_are_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("confirmatory", "stamp", "told"), [(True, "", True), (True, "EXPLORATORY", False), (False, "", False)]
+    ("confirmatory", "stamp", "expected"), [(True, "", True), (True, "EXPLORATORY", False), (False, "", False)]
 )
 def test_only_an_unstamped_run_of_a_confirmatory_protocol_is_confirmatory(
-    confirmatory: bool, stamp: str, told: bool
+    confirmatory: bool, stamp: str, expected: bool
 ) -> None:
     protocol = PROTOCOL.model_copy(update={"confirmatory": confirmatory})
-    assert judge(result_of(rows_of(GOOD), stamp), protocol).confirmatory is told
+    assert judge(result_of(rows_of(GOOD), stamp), protocol).confirmatory is expected
 
 
 def test_a_verdict_names_what_it_rests_on_and_what_it_measures() -> None:
-    told = verdict()
-    assert told.provenance.episodes == EpisodesCounted(counted=60, expected=60)
-    assert told.provenance.counts_sha256 == STATISTICS.fingerprint
-    assert "not a language model" in told.provenance.agent_note and told.stamp == "EXPLORATORY"
+    found = verdict()
+    assert found.provenance.episodes == EpisodesCounted(counted=60, expected=60)
+    assert found.provenance.counts_sha256 == STATISTICS.fingerprint
+    assert "not a language model" in found.provenance.agent_note and found.stamp == "EXPLORATORY"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The gate beside a plain reading of its definitions: rows picked and added up in Python, one measure drawn at a time."""
+"""The gate against a plain reading of its definitions: rows added up in Python, and one measure resampled at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conditions.running.plan import Plan
 from gates.aggregate import CompleteRun
 from gates.bootstrap import Counts, DesignError, Floats, Integers, rao_wu_factors, resample_counts
-from gates.episode_table import EpisodeRow, Sums
+from gates.episode_table import EpisodeRow, GridSums
 from gates.gate import judge
 from gates.intervals import (
     RAO_WU,
@@ -54,18 +54,18 @@ def aggregates(draw: st.DrawFn) -> CompleteRun:
     cells = {task: draw(st.sampled_from(["deep/en", "deep/ko", "flat/en", "flat/ko"])) for task in tasks}
     random = draw(st.randoms(use_true_random=False))
     conditions = draw(st.lists(st.sampled_from(CONDITIONS), min_size=1, unique=True))
-    most = draw(st.sampled_from([0, 1, 3, 9_000]))
+    maximum = draw(st.sampled_from([0, 1, 3, 9_000]))
     kept = draw(st.sampled_from([0.5, 1.0]))
     rows = []
     for task in tasks:
         for catalog in (250, 100):
             for condition in conditions:
-                told = {name: random.randint(0, most) for name in NAMES}
-                told |= {"episodes": 1, "passed": random.randint(0, 1)}
+                values = {name: random.randint(0, maximum) for name in NAMES}
+                values |= {"episodes": 1, "passed": random.randint(0, 1)}
                 for hits, events in RATES:
-                    told[hits] = min(told[hits], told[events])
+                    values[hits] = min(values[hits], values[events])
                 if random.random() < kept:
-                    rows.append(EpisodeRow(task, catalog, condition, EpisodeCounts(**told)))
+                    rows.append(EpisodeRow(task, catalog, condition, EpisodeCounts(**values)))
     return complete_run(Plan(tasks, (100, 250), tuple(conditions)), rows, cells)
 
 
@@ -74,9 +74,9 @@ class Plain:
 
     def __init__(self, result: CompleteRun, statistics: Statistics) -> None:
         self.result, self.design, self.rules = result, statistics.design, statistics.rules
-        sizes, told = self.design.sizes, self.rules
-        self.counts = resample_counts(sizes, iterations=told.iterations, seed=told.seed)
-        self.fewer = resample_counts(sizes, iterations=told.iterations, seed=told.seed, draws_per_cell="n-1")
+        sizes, rules = self.design.sizes, self.rules
+        self.counts = resample_counts(sizes, iterations=rules.iterations, seed=rules.seed)
+        self.fewer = resample_counts(sizes, iterations=rules.iterations, seed=rules.seed, draws_per_cell="n-1")
         self.factors = rao_wu_factors(sizes)
 
     def sums(self, rows: Sequence[EpisodeRow], item: Measure) -> tuple[Integers, Integers]:
@@ -85,14 +85,14 @@ class Plain:
 
     def draws(self, pair: tuple[Integers, Integers], counts: Counts, factors: Integers | None) -> Floats:
         weights = [1] * len(self.design.tasks) if factors is None else factors.tolist()
-        drawn = []
+        ratios = []
         for times in counts.tolist():
             above, below = (
                 sum(value * weight * count for value, weight, count in zip(side.tolist(), weights, times, strict=True))
                 for side in pair
             )
-            drawn.append(above / below if below else float("nan"))
-        return np.array(drawn)
+            ratios.append(above / below if below else float("nan"))
+        return np.array(ratios)
 
     def measure(self, rows: Sequence[EpisodeRow], item: Measure) -> dict[str, Interval]:
         pair = self.sums(rows, item)
@@ -154,16 +154,16 @@ def test_the_verdict_is_the_plain_reading_of_its_definitions_to_the_last_bit(res
                 intervals=plain.measure(rows, item) if below and item.name in SHOWN else {},
             )
             assert found.conditions[name][item.name] == expected, (name, item.name)
-    for place, measure in ((0, "task_pass"), (2, "initial_miss_recovery"), (3, "schema_tokens")):
-        if not found.criteria[place].undefined:
-            assert found.criteria[place].intervals == plain.difference(BY_NAME[measure])
+    for index, measure in ((0, "task_pass"), (2, "initial_miss_recovery"), (3, "schema_tokens")):
+        if not found.criteria[index].undefined:
+            assert found.criteria[index].intervals == plain.difference(BY_NAME[measure])
     if not found.criteria[1].undefined:
         assert found.criteria[1].intervals == plain.measure(result.select(AWARE), BY_NAME["next_required_recall"])
     if not found.criteria[5].undefined:
         assert found.criteria[5].intervals == plain.measure(result.rows, BY_NAME["policy_integrity"])
     for slicing, groups in found.slices.items():
-        for group, arms in groups.items():
-            assert arms == {name: plain.slice(slicing, group, name) for name in arms}
+        for group, conditions in groups.items():
+            assert conditions == {name: plain.slice(slicing, group, name) for name in conditions}
 
 
 @given(aggregates())
@@ -172,8 +172,11 @@ def test_slices_hold_the_groups_and_conditions_that_have_episodes_and_no_other(r
     protocol = toy_protocol(20)
     rules = protocol.statistics.model_copy(update={"iterations": 2})
     slices = judge(result, protocol.model_copy(update={"statistics": rules})).slices
-    told = {
-        (slicing, group, arm) for slicing, groups in slices.items() for group, arms in groups.items() for arm in arms
+    found = {
+        (slicing, group, condition)
+        for slicing, groups in slices.items()
+        for group, conditions in groups.items()
+        for condition in conditions
     }
     expected = set()
     for row in result.rows:
@@ -184,11 +187,11 @@ def test_slices_hold_the_groups_and_conditions_that_have_episodes_and_no_other(r
                 ("language", language, row.condition),
                 ("stratum", stratum, row.condition),
             }
-    assert told == expected
+    assert found == expected
 
 
 @pytest.mark.parametrize("tokens", [2**62, 2**64])
-def test_figures_whose_sums_could_overflow_are_refused(tokens: int) -> None:
+def test_counts_whose_sums_could_overflow_are_refused(tokens: int) -> None:
     counts = EpisodeCounts(**{**dict.fromkeys(NAMES, 0), "schema_tokens": tokens})
     with pytest.raises(DesignError, match="64 bits"):
-        Sums([EpisodeRow("t", 100, AWARE, counts)] * 2, ["t"])
+        GridSums([EpisodeRow("t", 100, AWARE, counts)] * 2, ["t"])

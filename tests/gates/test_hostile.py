@@ -37,7 +37,7 @@ def run(real: Slice, tmp_path: Path) -> Path:
 
 
 def judged(folder: Path, real: Slice) -> dict[int, Criterion]:
-    return {item.number: item for item in judge(read_complete_run(folder, real.world), real.protocol).criteria}
+    return {item.number: item for item in judge(read_complete_run(folder, real.reference), real.protocol).criteria}
 
 
 def test_under_the_reference_agent_criteria_5_and_6_hold(real: Slice, run: Path) -> None:
@@ -136,8 +136,8 @@ def last_turn_as(
 
     def edit(record: EpisodeRecord) -> EpisodeRecord:
         catalog = real.catalogs[record.catalog]
-        place, end = position(record, Called, last=True), record.events[-1]
-        turn = record.events[place].turn
+        index, end = position(record, Called, last=True), record.events[-1]
+        turn = record.events[index].turn
         assert isinstance(end, Ended)
         call = Called(turn, route, arguments)
         facts = {
@@ -150,7 +150,7 @@ def last_turn_as(
         decision = Decided(turn, **{**facts, "allowed": True, "error": "", **decided})
         observed = Observed(turn, "ran", plausible_outputs(catalog[route], record.task, arguments), True)
         ended = Ended(turn, "agent_stopped", "enough", end.steps_completed[:-1])
-        return with_events(record, [*record.events[:place], call, decision, observed, ended])
+        return with_events(record, [*record.events[:index], call, decision, observed, ended])
 
     return edit
 
@@ -201,7 +201,7 @@ def test_an_unexposed_call_that_claims_to_have_been_exposed_is_refused(real: Sli
     with pytest.raises(
         InvalidRunError, match=rf"^{SHARD}, line {line}, {record.episode_id}, event \d+: the decision rests on"
     ):
-        read_complete_run(run, real.world)
+        read_complete_run(run, real.reference)
 
 
 @pytest.mark.parametrize("condition", ["SR-PROGRESSIVE-STATIC", "FULL", "ORACLE"])
@@ -226,8 +226,8 @@ def test_a_call_recorded_as_allowed_after_it_ran_fails_criterion_6(real: Slice, 
 def test_a_call_that_ran_though_it_was_refused_fails_criterion_6(real: Slice, run: Path) -> None:
     def refuse(record: EpisodeRecord) -> EpisodeRecord:
         events: list[Any] = list(record.events)
-        place = position(record, Decided)
-        events[place] = replace(events[place], allowed=False, error="not_exposed: x")
+        index = position(record, Decided)
+        events[index] = replace(events[index], allowed=False, error="not_exposed: x")
         return with_events(record, events)
 
     edit_record(run, completed(real, run, "FULL").episode_id, refuse)

@@ -181,7 +181,7 @@ def test_what_is_no_rate_is_refused(hits: tuple[int, ...], events: tuple[int, ..
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf])
-def test_infinite_draws_are_refused_with_their_place(value: float) -> None:
+def test_infinite_draws_are_refused_with_their_index(value: float) -> None:
     with pytest.raises(DesignError, match="1 of 4 draws are infinite, the first at 2"):
         percentile([0.1, math.nan, value, 0.2])
     with pytest.raises(DesignError, match="infinite"):
@@ -202,7 +202,7 @@ def test_a_linearised_interval_needs_a_cell_for_each_task(cells: list[int]) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"iterations": 2.5}, "2.5 iterations"),
         ({"iterations": True}, "True iterations"),
@@ -212,7 +212,7 @@ def test_a_linearised_interval_needs_a_cell_for_each_task(cells: list[int]) -> N
         ({"sizes": [2, 2.5]}, r"cell sizes \[2.5\]"),
     ],
 )
-def test_a_resampling_by_no_whole_numbers_is_refused_with_what_came(given: dict[str, object], told: str) -> None:
+def test_a_resampling_by_no_whole_numbers_is_refused_with_what_came(given: dict[str, object], message: str) -> None:
     plain: dict[str, object] = {"sizes": [2, 3], "iterations": 4, "seed": 0, **given}
-    with pytest.raises(DesignError, match=told):
+    with pytest.raises(DesignError, match=message):
         resample_counts(plain.pop("sizes"), **plain)  # type: ignore[arg-type]

@@ -97,11 +97,11 @@ def test_an_episode_without_tool_turn_is_one_event_that_counts_in_recall_but_not
 
 
 def test_widening_does_not_make_a_hit_only_the_first_five_of_the_ranking_count() -> None:
-    # find stands sixth: after one ask it is shown and called, and then ship, seventh, is next.
+    # find is ranked sixth: after one ask it is shown and called, and then ship, seventh, is next.
     found = measured(PROGRESSIVE, Listed([*W[:5], FIND, SHIP, LIFT]))
     assert recall(found) == (0, 2, 0, 2) and found.passed == 1
-    asked_in_vain = measured(PROGRESSIVE, Listed([*D[:25], FIND, SHIP]))
-    assert recall(asked_in_vain) == (0, 1, 0, 0) and asked_in_vain.model_turns == 3
+    fruitless = measured(PROGRESSIVE, Listed([*D[:25], FIND, SHIP]))
+    assert recall(fruitless) == (0, 1, 0, 0) and fruitless.model_turns == 3
 
 
 def corrective() -> Following:
@@ -123,7 +123,7 @@ def test_the_mean_per_required_step_counts_a_step_once_however_often_it_is_met()
     assert steps(measured(AWARE, corrective())) == (PART + PART // 2, 2)
 
 
-def test_a_failed_turn_is_an_event_and_the_cure_is_then_the_next_required_route() -> None:
+def test_a_failed_turn_is_an_event_and_the_corrective_route_is_then_next() -> None:
     # find, ship (fails: lease expired), then renew is next: not in the five, the episode stalls.
     found = measured(STATIC, Listed([FIND, SHIP, *W]), task=CURED)
     assert recall(found) == (1, 2, 1, 2) and steps(found) == (PART, 2)
@@ -164,8 +164,8 @@ def test_a_route_that_comes_back_only_after_the_last_model_turn_is_not_recovered
     assert missed(limited) == (1, 0)
 
 
-def test_recovery_is_told_apart_for_evident_routes_and_for_latent_and_corrective_ones() -> None:
-    # Of the chain find and lift are evident, ship is latent.
+def test_recovery_is_split_into_evident_routes_and_latent_and_corrective_ones() -> None:
+    # In the chain, find and lift are evident, ship is latent.
     assert split(measured(AWARE, corrective())) == (1, 1, 1, 1)
     never_lift = Following([FIND, *W[:4]], then={1: [SHIP, *W[:4]], 2: W[:5]})
     assert split(measured(AWARE, never_lift)) == (1, 0, 1, 1)
@@ -182,14 +182,14 @@ def test_a_corrective_route_that_was_missed_counts_with_the_latent_ones() -> Non
 def test_progressive_recovers_what_an_ask_or_a_failure_brings_into_view() -> None:
     assert missed(measured(PROGRESSIVE, Listed([*W[:5], FIND, SHIP, LIFT]))) == (1, 1)
     deep = [FIND, *W[:4], *D[:3], *D[5:9], SHIP, *D[10:14], *D[15:19]]
-    assert missed(measured(PROGRESSIVE, Listed([*deep, LIFT]))) == (1, 0), "lift stands behind the twenty"
+    assert missed(measured(PROGRESSIVE, Listed([*deep, LIFT]))) == (1, 0), "lift is ranked beyond the twenty"
 
 
-@pytest.mark.parametrize(("place", "held"), [(8, 1), (9, 0)])
-def test_equal_budget_cuts_the_opening_ranking_at_the_number_of_candidates_exposed(place: int, held: int) -> None:
+@pytest.mark.parametrize(("index", "held"), [(8, 1), (9, 0)])
+def test_equal_budget_cuts_the_opening_ranking_at_the_number_of_candidates_exposed(index: int, held: int) -> None:
     # Exposed: find, four writers; ship; a reader, a fifth writer; lift: nine candidates in all.
     order = [FIND, *W[:4], SHIP, *D[10:14]]
-    order.insert(place, LIFT)
+    order.insert(index, LIFT)
     found = measured(AWARE, Following(order, then=corrective().then))
     assert found.unique_candidates == 9
     assert (found.missed, found.recovered, found.equal_budget) == (1, 1, held)
@@ -238,8 +238,8 @@ def test_state_completion_is_the_share_of_required_steps() -> None:
 
 
 def test_every_share_inside_an_episode_is_exact() -> None:
-    most = max(load_protocol(name).episode.max_model_turns for name in FILES)
-    assert all(PART % number == 0 for number in range(1, most + 1))
+    maximum = max(load_protocol(name).episode.max_model_turns for name in FILES)
+    assert all(PART % number == 0 for number in range(1, maximum + 1))
 
 
 # --- execution policy -------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_an_episode_whose_code_failed_after_its_last_step_is_measured_and_not_re
     assert (found.episodes, found.steps_completed, found.executed) == (1, 3, 3)
 
 
-def test_measures_have_names_of_their_own_and_figures_that_exist() -> None:
+def test_measures_have_names_of_their_own_and_counts_that_exist() -> None:
     assert len(BY_NAME) == len(MEASURES)
     for item in MEASURES:
         assert {item.numerator, item.denominator} <= set(EpisodeCounts.__slots__)

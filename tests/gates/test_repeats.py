@@ -1,4 +1,4 @@
-"""A grid that is run more than once: a row for each, intervals over tasks as before, and how far the runs lie apart."""
+"""A grid that is run more than once: a row for each episode, intervals over tasks as before, and the spread of the runs."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ def run(thrice: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def reference_data(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return toy_run(tmp_path_factory.mktemp("once") / "run")
 
 
-def test_every_repeat_has_its_rows_and_a_deterministic_agent_the_same_in_each(run: Path, world: Any) -> None:
-    result = read_complete_run(run, world)
+def test_every_repeat_has_its_rows_and_a_deterministic_agent_the_same_in_each(run: Path, reference_data: Any) -> None:
+    result = read_complete_run(run, reference_data)
     assert len(result.rows) == 3 * 40
     assert [row.repeat for row in result.rows] == [number for number in (1, 2, 3) for _ in range(40)]
     first = [row.counts for row in result.rows[:40]]
     assert [row.counts for row in result.rows[40:80]] == first == [row.counts for row in result.rows[80:]]
 
 
-def test_point_estimates_stay_and_the_spread_of_equal_runs_is_0(run: Path, world: Any, tmp_path: Path) -> None:
+def test_point_estimates_stay_and_the_spread_of_equal_runs_is_0(run: Path, reference_data: Any, tmp_path: Path) -> None:
     toy_run(tmp_path / "once")
-    once, thrice = (judge(read_complete_run(folder, world), PROTOCOL) for folder in (tmp_path / "once", run))
+    once, thrice = (judge(read_complete_run(folder, reference_data), PROTOCOL) for folder in (tmp_path / "once", run))
     assert [item.estimate for item in thrice.criteria] == [item.estimate for item in once.criteria]
     assert [item.intervals for item in thrice.criteria[1:4]] == [item.intervals for item in once.criteria[1:4]]
     assert once.repeats == {}
     for measures in thrice.repeats.values():
-        for name, told in measures.items():
-            assert len(told.values) == 3 and name in BY_NAME
-            assert told.spread == 0 or (told.spread is None and None in told.values)
+        for name, item in measures.items():
+            assert len(item.values) == 3 and name in BY_NAME
+            assert item.spread == 0 or (item.spread is None and None in item.values)
 
 
-def test_the_spread_is_the_sample_deviation_of_the_values(tmp_path: Path, world: Any) -> None:
+def test_the_spread_is_the_sample_deviation_of_the_values(tmp_path: Path, reference_data: Any) -> None:
     made = 0
 
     class Lazy:
@@ -80,13 +80,13 @@ def test_the_spread_is_the_sample_deviation_of_the_values(tmp_path: Path, world:
             return Action("stop", reason="stalled") if self._lazy else self._agent.act(view)
 
     toy_run(tmp_path / "run", toy_runner(agent=Lazy), repeats=3, limit=100)
-    told = read_complete_run(tmp_path / "run", world).aggregate().repeats["FULL"]["task_pass"]
-    assert len(set(told.values)) > 1
-    assert told.spread == pytest.approx(statistics.stdev(value for value in told.values if value is not None))
+    item = read_complete_run(tmp_path / "run", reference_data).aggregate().repeats["FULL"]["task_pass"]
+    assert len(set(item.values)) > 1
+    assert item.spread == pytest.approx(statistics.stdev(value for value in item.values if value is not None))
 
 
 def test_what_is_replayed_once_gives_what_replaying_each_gives(
-    run: Path, world: Any, monkeypatch: pytest.MonkeyPatch
+    run: Path, reference_data: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replayed = 0
     real = Replay
@@ -97,15 +97,15 @@ def test_what_is_replayed_once_gives_what_replaying_each_gives(
         return real(*arguments)
 
     monkeypatch.setattr("gates.aggregate.Replay", counting)
-    remembered = list(read_complete_run(run, world).aggregate().chunks())
+    remembered = list(read_complete_run(run, reference_data).aggregate().chunks())
     assert replayed == 40
     monkeypatch.setattr("gates.aggregate.split_envelope", lambda data: None)
-    assert list(read_complete_run(run, world).aggregate().chunks()) == remembered
+    assert list(read_complete_run(run, reference_data).aggregate().chunks()) == remembered
     assert replayed == 40 + 120
 
 
 def rewritten(run: Path, change: Callable[[bytes], bytes]) -> None:
-    """The last record changed, under a chain that holds."""
+    """Change the last record, and write the digest chain anew."""
     path = run / shard_name(WHOLE)
     header = path.read_bytes().split(b"\n", 1)[0]
     chain, lines = sha256_hex(header), [header + b"\n"]
@@ -135,28 +135,28 @@ def rewritten(run: Path, change: Callable[[bytes], bytes]) -> None:
         ),
     ],
 )
-def test_what_stands_around_events_that_are_known_is_still_checked(
-    before: bytes, after: bytes, reason: str, run: Path, world: Any
+def test_the_envelope_of_known_events_is_still_checked(
+    before: bytes, after: bytes, reason: str, run: Path, reference_data: Any
 ) -> None:
     rewritten(run, lambda data: data.replace(before, after))
     with pytest.raises(InvalidRunError, match=rf"line 121: .*{reason}"):
-        read_complete_run(run, world)
+        read_complete_run(run, reference_data)
 
 
-def test_known_events_under_another_name_are_replayed_there(run: Path, world: Any) -> None:
+def test_known_events_under_another_name_are_replayed_there(run: Path, reference_data: Any) -> None:
     records = read_records(run)
     other = next(n for n, record in enumerate(records) if record.repeat == 3 and record.condition == "SR-5-STATIC")
     records[other] = replace(records[other], events=records[other + 1].events)
     write_records(run, records)
     with pytest.raises(InvalidRunError, match=rf"line {other + 2}, {records[other].episode_id}"):
-        read_complete_run(run, world)
+        read_complete_run(run, reference_data)
 
 
 def test_bytes_of_another_shape_are_not_taken_apart(run: Path) -> None:
     data = encode(read_records(run)[-1])
-    told = split_envelope(data)
-    assert told is not None and (told.repeat, told.attempt, told.condition) == (3, 1, "ORACLE")
-    assert told.events.startswith(b"[{") and told.events.endswith(b"}]") and told.events in data
+    envelope = split_envelope(data)
+    assert envelope is not None and (envelope.repeat, envelope.attempt, envelope.condition) == (3, 1, "ORACLE")
+    assert envelope.events.startswith(b"[{") and envelope.events.endswith(b"}]") and envelope.events in data
     assert split_envelope(data + b" ") is split_envelope(b" " + data) is split_envelope(data[:-1]) is None
     assert split_envelope(data.replace(b'"schema_version":1', b'"schema_version":2')) is None
     assert read_header(run).plan.repeats == 3

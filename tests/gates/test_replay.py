@@ -1,4 +1,4 @@
-"""Replay: whatever the loop records is gone through again without complaint, and whatever cannot have happened is refused."""
+"""Replay: whatever the loop records is replayed without complaint, and whatever cannot have happened is refused."""
 
 from __future__ import annotations
 
@@ -56,29 +56,29 @@ from tests.toys import (
 )
 
 PROTOCOL = toy_protocol()
-PLACE = "episodes-00001-of-00001.jsonl, line 2"
+LOCATION = "episodes-00001-of-00001.jsonl, line 2"
 FIND, SHIP, LIFT = "shop.find_order", "shop.ship_order", "crane.lift"
 FIND_IT, SHIP_IT = call(FIND, order_name="Blue lamp"), call(SHIP, order_id="ord-552")
 
 
 def replay(record: EpisodeRecord, task: Task = CHAIN) -> Timeline:
     """Replay a record as it is read back from disk."""
-    stored = decode(encode(record), PLACE)
-    return Replay(stored, task, CATALOGS[record.catalog], PROTOCOL, COUNTER, PLACE).run()
+    stored = decode(encode(record), LOCATION)
+    return Replay(stored, task, CATALOGS[record.catalog], PROTOCOL, COUNTER, LOCATION).run()
 
 
 def refused(record: EpisodeRecord, reason: str) -> None:
     with pytest.raises(InvalidRunError) as caught:
         replay(record)
-    assert str(caught.value).startswith(f"{PLACE}, {record.episode_id}, event ")
+    assert str(caught.value).startswith(f"{LOCATION}, {record.episode_id}, event ")
     assert reason in str(caught.value)
 
 
 def edited(record: EpisodeRecord, kind: type, *, last: bool = False, **change: Any) -> EpisodeRecord:
     """The record with the first or last event of a kind changed."""
-    place = position(record, kind, last=last)
+    index = position(record, kind, last=last)
     events: list[Event] = list(record.events)
-    events[place] = replace(events[place], **change)
+    events[index] = replace(events[index], **change)
     return with_events(record, events)
 
 
@@ -140,7 +140,7 @@ def test_any_episode_of_any_agent_under_any_policy_is_replayed_without_complaint
 
 @LAWS
 @given(st.sampled_from([*SR, "FULL", "ORACLE"]), st.sampled_from(TASKS), ACTIONS, st.integers(0, 99))
-def test_an_attempt_that_the_machine_ended_is_replayed_as_far_as_it_goes(
+def test_a_failed_attempt_is_replayed_as_far_as_it_goes(
     condition: str, task: Task, actions: Sequence[Any], seed: int
 ) -> None:
     script = Scripted([*(item for item in actions if isinstance(item, Action)), MemoryError("full")])
@@ -150,15 +150,15 @@ def test_an_attempt_that_the_machine_ended_is_replayed_as_far_as_it_goes(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_call_in_flight_when_the_machine_failed_may_have_run(after: bool) -> None:
+def test_a_call_in_flight_when_the_infrastructure_failed_may_have_run(after: bool) -> None:
     class Exhausted(Environment):
         def execute(self, call: Call) -> Observation:
             if after:
                 super().execute(call)
             raise MemoryError
 
-    world = Exhausted(CHAIN.key, CATALOG, seed_text=CHAIN.prompt.id)
-    record = make_episode("FULL", environment=world).run()
+    environment = Exhausted(CHAIN.key, CATALOG, seed_text=CHAIN.prompt.id)
+    record = make_episode("FULL", environment=environment).run()
     end = record.events[-1]
     assert isinstance(end, Ended) and end.steps_completed == (("find",) if after else ())
     replay(record)
@@ -174,7 +174,7 @@ def test_the_order_in_which_a_tool_named_its_fields_does_not_get_a_record_refuse
     assert replay(make_episode("FULL", task).run(), task).steps_completed == ("find", "ship", "lift")
 
 
-def test_a_moment_is_what_was_exposed_and_next_when_the_model_was_asked() -> None:
+def test_a_model_turn_view_holds_what_was_exposed_and_next_when_the_model_was_asked() -> None:
     timeline = replay(make_episode("ORACLE", CURED).run(), CURED)
     assert [view.next_step for view in timeline.model_turns] == ["find", "ship", "renew", "ship"]
     assert {view.exposed for view in timeline.model_turns} == {frozenset(CURED.key.required_routes)}
@@ -191,7 +191,7 @@ def test_a_decision_counts_only_while_its_call_is_still_waiting_to_run() -> None
     [execution] = replay(with_events(record, late)).executions
     assert execution.ran and not execution.allowed_before
     [execution] = replay(with_events(record, events)).executions
-    assert execution.ran and not execution.allowed_before, "no decision at all is no leave either"
+    assert execution.ran and not execution.allowed_before, "without a decision nothing was allowed"
     [execution] = replay(edited(record, Decided, allowed=False, error="x")).executions
     assert execution.ran and not execution.allowed_before
 
@@ -204,14 +204,14 @@ ORDER = Listed([*CATALOG.route_ids[12:17], FIND])
 WIDENED = make_episode(SR[1], retriever=ORDER, agent=Scripted([Action("ask")])).run()
 AWARE = make_episode(SR[2], retriever=Following([FIND], then={1: [SHIP], 2: [LIFT]})).run()
 ORACLE = make_episode("ORACLE").run()
-VAIN = make_episode(SR[0], agent=Scripted([Action("ask")] * 2)).run()
+FRUITLESS = make_episode(SR[0], agent=Scripted([Action("ask")] * 2)).run()
 BLOCKED = make_episode("FULL", agent=Scripted([call("aux.purge")])).run()
 GHOST = make_episode("FULL", agent=Scripted([call("ghost.route")]), policy=Broken()).run()
 LAMP = {"order_id": "ord-552", "note": "fragile"}
 NESTED: list[Any] = []
 for _ in range(100):
     NESTED = [NESTED]
-NO_LEAVE = "not_authorised: aux.purge was not authorised by the user"
+NOT_AUTHORISED = "not_authorised: aux.purge was not authorised by the user"
 OTHER = CATALOG.route_ids[:5]
 
 CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
@@ -222,7 +222,7 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
     "a failure where it ran": (edited(FULL, Observed, outcome="error"), "(ran), the record says"),
     "an outcome that it was blocked": (edited(FULL, Observed, outcome="blocked"), "event "),
     "complete where it was not": (edited(FULL, Observed, incomplete=False), "incomplete is False"),
-    "another state": (edited(FULL, StateChanged, sha256="0" * 64), "hash is not that"),
+    "another state": (edited(FULL, StateChanged, sha256="0" * 64), "hash does not follow"),
     "other omissions": (edited(FULL, StateChanged, omitted={"identifiers": 4}), "left out"),
     "another call": (edited(FULL, Called, arguments={"order_name": "Red"}), "answers"),
     "another route": (edited(FULL, Called, route="misc.look_03"), "the decision rests on"),
@@ -232,9 +232,9 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
     "other steps at the end": (edited(FULL, Ended, steps_completed=("find",)), "the outcome says steps ['find']"),
     "stalled where it completed": (edited(FULL, Ended, reason="stalled"), "'stalled' contradicts the events"),
     "completed where it stalled": (edited(STATIC, Ended, reason="completed"), "'completed' contradicts the events"),
-    "half the catalog": (edited(FULL, Exposed, routes=CATALOG.route_ids[:18]), "something else than the whole catalog"),
-    "more than the required routes": (edited(ORACLE, Exposed, routes=OTHER), "something else than the required routes"),
-    "a ranking where there is none": (edited(ORACLE, Exposed, ranking=OTHER), "something else than"),
+    "half the catalog": (edited(FULL, Exposed, routes=CATALOG.route_ids[:18]), "something other than the whole catalog"),
+    "more than the required routes": (edited(ORACLE, Exposed, routes=OTHER), "something other than the required routes"),
+    "a ranking where there is none": (edited(ORACLE, Exposed, ranking=OTHER), "something other than"),
     "other five than the ranking's": (edited(STATIC, Exposed, routes=OTHER), "not the first 5 of the ranking"),
     "routes that are not registered": (edited(STATIC, Exposed, ranking=("ghost.route",)), "not in catalog 36: ghost.route"),
     "an opening that is none": (edited(STATIC, Exposed, cause="refresh"), "where the opening belongs"),
@@ -247,7 +247,7 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
     "a refresh that is a widening": (edited(AWARE, Exposed, last=True, cause="widen"), "does not change its exposure"),
     "no end": (with_events(FULL, FULL.events[:-1]), "the record has no end"),
     "nothing": (with_events(FULL, []), "the record has no end"),
-    "two ends": (with_events(FULL, [*FULL.events, FULL.events[-1]]), "goes on after its end"),
+    "two ends": (with_events(FULL, [*FULL.events, FULL.events[-1]]), "events follow the end"),
     "a model turn before the opening": (with_events(FULL, FULL.events[1:]), "before anything was exposed"),
     "an observation of nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[4], FULL.events[-1]]), "without a call"),
     "a decision on nothing": (with_events(FULL, [*FULL.events[:1], FULL.events[3], FULL.events[-1]]), "without a call"),
@@ -255,18 +255,18 @@ CHANGED: dict[str, tuple[EpisodeRecord, str]] = {
     "a call taken out": (with_events(FULL, [*FULL.events[:2], *FULL.events[6:]]), "event "),
     "a number that is a fraction": (edited(FULL, Observed, payload={**LAMP, "match_count": 1.0}), "answers"),
     "a number that is a truth": (edited(FULL, Observed, payload={**LAMP, "match_count": True}), "answers"),
-    "a call of another turn": (edited(FULL, Called, turn=2), "turn 2 stands in turn 1"),
-    "an opening in the first turn": (edited(FULL, Exposed, turn=1), "turn 1 stands in turn 0"),
+    "a call of another turn": (edited(FULL, Called, turn=2), "an event of turn 2 in turn 1"),
+    "an opening in the first turn": (edited(FULL, Exposed, turn=1), "an event of turn 1 in turn 0"),
     "a later end": (edited(FULL, Ended, turn=4), "ends in turn 4, the events in turn 3"),
     "failed where it completed": (edited(FULL, Ended, reason="exception"), "'exception' contradicts the events"),
     "stalled where it stopped": (edited(BLOCKED, Ended, reason="stalled"), "'stalled' contradicts the events"),
-    "stopped where it asked in vain": (edited(VAIN, Ended, reason="agent_stopped"), "contradicts the events"),
+    "stopped where it asked in vain": (edited(FRUITLESS, Ended, reason="agent_stopped"), "contradicts the events"),
     "at the limit where it stopped": (edited(BLOCKED, Ended, reason="turn_limit"), "contradicts the events"),
-    "an error beside the leave": (edited(FULL, Decided, error="x"), "lets the call run and gives the error 'x'"),
+    "an error though it was allowed": (edited(FULL, Decided, error="x"), "lets the call run and gives the error 'x'"),
     "two decisions": (with_events(BLOCKED, [*BLOCKED.events[:4], *BLOCKED.events[3:]]), "second decision on one call"),
     "another refusal": (edited(BLOCKED, Observed, payload={"status": "blocked", "error": "x"}), "policy says 'not_auth"),
-    "another reason of refusal": (edited(BLOCKED, Decided, error="busy: x"), f"the policy says '{NO_LEAVE}'"),
-    "blocked without a decision": (with_events(BLOCKED, [*BLOCKED.events[:3], *BLOCKED.events[4:]]), "no decision refused"),
+    "another reason of refusal": (edited(BLOCKED, Decided, error="busy: x"), f"the policy says '{NOT_AUTHORISED}'"),
+    "blocked without a decision": (with_events(BLOCKED, [*BLOCKED.events[:3], *BLOCKED.events[4:]]), "no decision refused it"),
     "a lawful call that was blocked": (
         edited(edited(FULL, Decided, allowed=False, error="x"), Observed, outcome="blocked"), "lets this call run",
     ),
@@ -293,8 +293,8 @@ def test_a_record_gives_the_same_timeline_with_nothing_remembered_and_with_every
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_a_record_of_what_cannot_have_happened_is_refused_with_place_event_and_reason(name: str) -> None:
+def test_a_record_of_what_cannot_have_happened_is_refused_with_location_event_and_reason(name: str) -> None:
     record, reason = CHANGED[name]
-    for untouched in (FULL, STATIC, WIDENED, AWARE, ORACLE, VAIN, BLOCKED, GHOST):
+    for untouched in (FULL, STATIC, WIDENED, AWARE, ORACLE, FRUITLESS, BLOCKED, GHOST):
         replay(untouched)
     refused(record, reason)

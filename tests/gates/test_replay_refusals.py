@@ -1,4 +1,4 @@
-"""Records of what cannot have happened, one by one: refused with place, event and reason."""
+"""Records of what cannot have happened, one by one: refused with location, event and reason."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tests.gates.test_replay import (
     BLOCKED,
     FIND,
     FIND_IT,
+    FRUITLESS,
     FULL,
     LIFT,
+    LOCATION,
     ORACLE,
-    PLACE,
     PROTOCOL,
     SHIP,
     SHIP_IT,
     STATIC,
-    VAIN,
     WIDENED,
     edited,
     refused,
@@ -66,7 +66,7 @@ def test_an_exposure_that_changes_twice_in_a_turn_is_refused() -> None:
     refused(with_events(WIDENED, [*WIDENED.events[: at + 1], *WIDENED.events[at:]]), "changed twice in one turn")
 
 
-def test_an_unregistered_route_that_is_said_to_have_run_is_refused_with_its_place() -> None:
+def test_an_unregistered_route_that_is_said_to_have_run_is_refused_with_its_location() -> None:
     record = make_episode("FULL", agent=Scripted([call("ghost.route")]), policy=Broken()).run()
     refused(edited(record, Observed, outcome="ran", payload={}), "ghost.route")
 
@@ -85,7 +85,7 @@ def test_a_call_whose_model_turn_was_taken_out_is_refused() -> None:
 
 
 def test_a_model_turn_after_the_task_was_completed_is_refused() -> None:
-    # Else an arm can be charged for prompts that nobody sent.
+    # Else a condition could be charged for prompts that nobody sent.
     refused(prompted_again(FULL, 4), "model turn after the task was completed")
 
 
@@ -94,12 +94,12 @@ def prompted_again(record: EpisodeRecord, turn: int) -> EpisodeRecord:
     *events, end = record.events
     with pytest.raises(InvalidRunError) as caught:
         replay(with_events(record, [*events, ModelTurn(turn, 1, 1), end]))
-    told = str(caught.value).partition("where ")[2].split(" are counted")[0]
-    schema, total = (int(part) for part in told.split(" and "))
+    numbers = str(caught.value).partition("where ")[2].split(" are counted")[0]
+    schema, total = (int(part) for part in numbers.split(" and "))
     return with_events(record, [*events, ModelTurn(turn, total, schema), replace(end, turn=turn)])
 
 
-def test_a_progressive_arm_that_widened_after_a_turn_that_ran_is_refused() -> None:
+def test_a_progressive_condition_that_widened_after_a_turn_that_ran_is_refused() -> None:
     def widen(before: object, failed: bool) -> Exposure:
         return episode.condition.ask()
 
@@ -108,7 +108,7 @@ def test_a_progressive_arm_that_widened_after_a_turn_that_ran_is_refused() -> No
     refused(episode.run(), "widened though no turn failed")
 
 
-def test_a_state_aware_arm_that_refreshed_though_the_state_stayed_the_same_is_refused() -> None:
+def test_a_state_aware_condition_that_refreshed_though_the_state_stayed_the_same_is_refused() -> None:
     episode = make_episode(
         SR[2], agent=Scripted([FIND_IT, FIND_IT]), retriever=Following([FIND], then={1: [FIND, SHIP]})
     )
@@ -125,16 +125,18 @@ def test_a_state_aware_arm_that_refreshed_though_the_state_stayed_the_same_is_re
 
 
 def test_a_model_turn_after_two_asks_in_vain_is_refused() -> None:
-    refused(prompted_again(VAIN, 3), "asked twice with nothing changed")
+    refused(prompted_again(FRUITLESS, 3), "asked twice with nothing changed")
 
 
 def test_a_second_prompt_without_an_answer_to_the_first_is_refused() -> None:
-    refused(prompted_again(BLOCKED, 3), "before the one before it was over")
+    refused(prompted_again(BLOCKED, 3), "before the previous one was over")
 
 
-@pytest.mark.parametrize("record", [FULL, STATIC, WIDENED, AWARE, ORACLE, VAIN, BLOCKED], ids=lambda r: r.condition)
+@pytest.mark.parametrize(
+    "record", [FULL, STATIC, WIDENED, AWARE, ORACLE, FRUITLESS, BLOCKED], ids=lambda r: r.condition
+)
 def test_no_event_but_a_decision_can_be_left_out_doubled_or_moved(record: EpisodeRecord) -> None:
-    # A decision that is missing or late is measured: the call then ran without leave.
+    # A decision that is missing or late is measured: the call then ran without being allowed.
     events = record.events
     for at in (n for n, event in enumerate(events) if not isinstance(event, Decided)):
         without = [*events[:at], *events[at + 1 :]]
@@ -153,33 +155,33 @@ def test_a_record_of_another_catalog_is_refused() -> None:
 def test_a_call_that_was_let_through_and_never_came_back_counts_as_run() -> None:
     # Else a destructive run could hide behind a failure of the code around it.
     record = make_episode("FULL", agent=Scripted([call("aux.purge")]), policy=Broken()).run()
-    place = position(record, Decided)
-    broken_off = with_events(record, [*record.events[: place + 1], Ended(1, "exception", "KeyError: 1", ())])
-    [execution] = replay(broken_off).executions
+    index = position(record, Decided)
+    failed = with_events(record, [*record.events[: index + 1], Ended(1, "exception", "KeyError: 1", ())])
+    [execution] = replay(failed).executions
     assert execution.ran and execution.failed and execution.facts.effect == "destructive"
-    [execution] = replay(edited(broken_off, Decided, allowed=False, error="x")).executions
+    [execution] = replay(edited(failed, Decided, allowed=False, error="x")).executions
     assert not execution.ran
 
 
-def broken_off(record: EpisodeRecord, kept: int, turn: int, steps: tuple[str, ...] = ()) -> EpisodeRecord:
-    """The record cut after so many events, and ended by the machine in a turn."""
+def cut_off(record: EpisodeRecord, kept: int, turn: int, steps: tuple[str, ...] = ()) -> EpisodeRecord:
+    """The record cut after so many events, and ended by an infrastructure failure in a turn."""
     return with_events(record, [*record.events[:kept], Ended(turn, "infrastructure", "MemoryError: full", steps)])
 
 
-def test_the_machine_may_fail_before_the_next_prompt_is_counted_and_not_later_or_twice() -> None:
+def test_the_infrastructure_may_fail_before_the_next_prompt_is_counted_and_not_later_or_twice() -> None:
     after_turn, between = position(FULL, StateChanged) + 1, "ends in turn {}, the events in turn {}"
     for turn in (1, 2):
-        replay(broken_off(FULL, after_turn, turn, ("find",)))
-    refused(broken_off(FULL, after_turn, 3, ("find",)), between.format(3, 1))
-    refused(broken_off(FULL, position(FULL, ModelTurn) + 1, 2), between.format(2, 1))
-    refused(broken_off(FULL, position(FULL, Decided) + 1, 2), between.format(2, 1))
-    refused(broken_off(FULL, after_turn - 1, 2, ("find",)), between.format(2, 1))
+        replay(cut_off(FULL, after_turn, turn, ("find",)))
+    refused(cut_off(FULL, after_turn, 3, ("find",)), between.format(3, 1))
+    refused(cut_off(FULL, position(FULL, ModelTurn) + 1, 2), between.format(2, 1))
+    refused(cut_off(FULL, position(FULL, Decided) + 1, 2), between.format(2, 1))
+    refused(cut_off(FULL, after_turn - 1, 2, ("find",)), between.format(2, 1))
 
 
 @pytest.mark.parametrize(("turns", "accepted"), [(11, True), (12, False)])
 def test_no_prompt_can_have_failed_beyond_the_last_turn(turns: int, accepted: bool) -> None:
     record = make_episode("FULL", agent=Scripted([FIND_IT] * turns)).run()
-    cut = broken_off(record, position(record, StateChanged, last=True) + 1, turns + 1, ("find",))
+    cut = cut_off(record, position(record, StateChanged, last=True) + 1, turns + 1, ("find",))
     if accepted:
         replay(cut)
     else:
@@ -187,24 +189,24 @@ def test_no_prompt_can_have_failed_beyond_the_last_turn(turns: int, accepted: bo
 
 
 def test_an_episode_without_a_turn_has_not_run_out_of_turns() -> None:
-    replay(broken_off(FULL, 1, 0))
+    replay(cut_off(FULL, 1, 0))
     refused(with_events(FULL, [FULL.events[0], Ended(0, "turn_limit", "", ())]), "'turn_limit' contradicts the events")
 
 
-def test_what_an_arm_owes_is_owed_whoever_ended_the_episode() -> None:
+def test_a_missing_change_is_refused_whatever_ended_the_episode() -> None:
     refreshed = position(AWARE, Exposed, last=True)
-    replay(broken_off(AWARE, refreshed + 1, AWARE.events[refreshed].turn, ("find", "ship")))
-    refused(broken_off(AWARE, refreshed, AWARE.events[refreshed].turn, ("find", "ship")), "refresh")
-    # Asked for tools, it widens, unless the machine fails before it does.
+    replay(cut_off(AWARE, refreshed + 1, AWARE.events[refreshed].turn, ("find", "ship")))
+    refused(cut_off(AWARE, refreshed, AWARE.events[refreshed].turn, ("find", "ship")), "refresh")
+    # Asked for tools, it widens, unless the infrastructure fails before it does.
     widened = position(WIDENED, Exposed, last=True)
-    replay(broken_off(WIDENED, widened, 1))
+    replay(cut_off(WIDENED, widened, 1))
     refused(with_events(WIDENED, [*WIDENED.events[:widened], Ended(1, "agent_stopped", "", ())]), "")
 
 
-def test_calls_are_replayed_and_not_believed() -> None:
+def test_calls_are_run_again_and_not_trusted() -> None:
     ran: list[str] = []
     record = make_episode("FULL").run()
-    stored = Replay(record, CHAIN, CATALOG, PROTOCOL, COUNTER, PLACE)
+    stored = Replay(record, CHAIN, CATALOG, PROTOCOL, COUNTER, LOCATION)
     execute = stored._environment.execute
 
     def noted(call: Call) -> Observation:

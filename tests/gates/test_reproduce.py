@@ -1,4 +1,4 @@
-"""A run made again: forged rankings and choices, which a replay has to believe, come out otherwise."""
+"""A reproduced run: forged rankings and choices, which a replay has to trust, differ when the episode is run again."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def named(folder: Path) -> Path:
 
 
 def test_an_honest_run_comes_out_the_same(real: Slice, tmp_path: Path) -> None:
-    told: list[int] = []
-    assert reproduce(named(real.copy(tmp_path)), real.world, told.append) == 30
-    assert told == list(range(1, 31))
+    progress: list[int] = []
+    assert reproduce(named(real.copy(tmp_path)), real.reference, progress.append) == 30
+    assert progress == list(range(1, 31))
 
 
-def test_a_ranking_that_the_retriever_does_not_give_is_refused_with_its_place(real: Slice, tmp_path: Path) -> None:
+def test_a_ranking_that_the_retriever_does_not_give_is_refused_with_its_location(real: Slice, tmp_path: Path) -> None:
     folder = named(real.copy(tmp_path))
     names = [r.episode_id for r in read_records(folder) if r.condition.startswith("SR-")]
     task = names[0].partition("/")[0]
@@ -65,18 +65,18 @@ def test_a_ranking_that_the_retriever_does_not_give_is_refused_with_its_place(re
         return with_events(record, events)
 
     lines = [edit_record(folder, name, swapped) for name in names if name.startswith(f"{task}/")]
-    # The replay cannot know: every arm opens with the same forged tail.
-    read_complete_run(folder, replace(real.world, identities=lambda run: run.identities))
+    # The replay cannot know: every condition opens with the same forged tail.
+    read_complete_run(folder, replace(real.reference, identities=lambda run: run.identities))
     with pytest.raises(InvalidRunError, match=rf"line {min(lines)}, {re.escape(names[0])}: event 0 \(Exposed\)"):
-        reproduce(folder, real.world, lambda done: None)
+        reproduce(folder, real.reference, lambda done: None)
 
 
 def test_a_number_of_another_type_is_another_record(real: Slice, tmp_path: Path) -> None:
-    # Its last call sets a pressure of 380.0: nothing follows of which a token count would tell.
+    # Its last call sets a pressure of 380.0: nothing follows whose token count would differ.
     plan = make_plan(real.protocol, real.surface, tasks=["dev-de-07"], conditions=["FULL"])
     identities = changed(identities_of(real.surface, real.catalogs), retriever="bm25", agent="reference")
     runner = Runner(real.protocol, real.surface, real.catalogs, retriever=parse("bm25"), agent=parse("reference"))
-    folder, world = tmp_path / "run", replace(real.world, identities=lambda run: identities)
+    folder, reference_data = tmp_path / "run", replace(real.reference, identities=lambda run: identities)
     header = run_header(real.protocol, real.surface, plan, identities)
     execute(folder, header, plan, InProcess(runner), lambda done: None)
 
@@ -87,42 +87,42 @@ def test_a_number_of_another_type_is_another_record(real: Slice, tmp_path: Path)
         return with_events(record, [replace(e, arguments=arguments) if e is call else e for e in record.events])
 
     line = edit_record(folder, plan.units[0].episode_id, retyped)
-    read_complete_run(folder, world)
+    read_complete_run(folder, reference_data)
     with pytest.raises(InvalidRunError, match=rf"line {line}, dev-de-07/100/FULL: event \d+ \(Called\)"):
-        reproduce(folder, world, lambda done: None)
+        reproduce(folder, reference_data, lambda done: None)
 
 
 def test_a_run_named_after_another_retriever_is_refused(real: Slice, tmp_path: Path) -> None:
     folder = named(real.copy(tmp_path))
     run = read_header(folder)
     (folder / RUN_FILE).write_bytes(changed(run, identities=changed(run.identities, retriever="random")).to_bytes())
-    with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
-        reproduce(folder, real.world, lambda done: None)
+    with pytest.raises(InvalidRunError, match=r"differs when|on record"):
+        reproduce(folder, real.reference, lambda done: None)
 
 
-def test_repeats_are_made_again_each_with_its_seed(tmp_path: Path) -> None:
+def test_repeats_are_run_again_each_with_its_seed(tmp_path: Path) -> None:
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=SPEC, agent=parse("fallible(slip=0.5)"))
-    world = toy_run(tmp_path / "run", runner, repeats=2, limit=60)
+    reference_data = toy_run(tmp_path / "run", runner, repeats=2, limit=60)
     folder = tmp_path / "run"
     run, records = read_header(folder), read_records(folder)
     identities = changed(run.identities, retriever=str(SPEC), agent="fallible(slip=0.5)")
     (folder / RUN_FILE).write_bytes(changed(run, identities=identities).to_bytes())
     write_records(folder, records)
-    assert reproduce(folder, world, lambda done: None) == 60
+    assert reproduce(folder, reference_data, lambda done: None) == 60
     (folder / RUN_FILE).write_bytes(changed(run, identities=changed(identities, agent="fallible(seed=9)")).to_bytes())
-    with pytest.raises(InvalidRunError, match=r"comes out otherwise|on record"):
-        reproduce(folder, world, lambda done: None)
+    with pytest.raises(InvalidRunError, match=r"differs when|on record"):
+        reproduce(folder, reference_data, lambda done: None)
 
 
 @pytest.mark.parametrize(("reason", "count"), [("infrastructure", 29), ("time_limit", 30)])
-def test_of_what_was_cut_off_it_is_compared_what_led_there(
+def test_an_episode_that_was_cut_off_is_compared_up_to_there(
     reason: Literal["infrastructure", "time_limit"], count: int, real: Slice, tmp_path: Path
 ) -> None:
     folder = named(real.copy(tmp_path))
     name = read_records(folder)[3].episode_id
     end = Ended(0, reason, "the episode took more than 2 s", ())
     edit_record(folder, name, lambda record: with_events(record, [record.events[0], end]))
-    assert reproduce(folder, real.world, lambda done: None) == count
+    assert reproduce(folder, real.reference, lambda done: None) == count
 
     def forged(record: Any) -> Any:
         return with_events(record, [replace(record.events[0], can_turn=not record.events[0].can_turn), end])
@@ -130,4 +130,4 @@ def test_of_what_was_cut_off_it_is_compared_what_led_there(
     edit_record(folder, name, forged)
     if reason == "time_limit":
         with pytest.raises(InvalidRunError, match=r"event 0 \(Exposed\)"):
-            reproduce(folder, real.world, lambda done: None)
+            reproduce(folder, real.reference, lambda done: None)

@@ -18,7 +18,7 @@ FIXTURE = json.loads((Path(__file__).parents[1] / "fixtures" / "survey-reference
 DESIGNS: dict[str, dict[str, Any]] = FIXTURE["designs"]
 DRAWS = int(FIXTURE["source"]["replicates"])
 every_design = pytest.mark.parametrize("name", DESIGNS)
-resampled = pytest.mark.parametrize("name", [name for name, told in DESIGNS.items() if "resampled" in told])
+resampled = pytest.mark.parametrize("name", [name for name, design in DESIGNS.items() if "resampled" in design])
 
 
 def integers(name: str, part: str) -> Integers:
@@ -35,16 +35,16 @@ def test_the_logit_interval_is_that_of_svyciprop(name: str, level: str) -> None:
 
 @every_design
 def test_its_linearised_error_and_degrees_of_freedom_are_those_of_svyratio(name: str) -> None:
-    told = DESIGNS[name]
+    theirs = DESIGNS[name]
     ours = logit_t(integers(name, "hits"), integers(name, "events"), integers(name, "cells"))
     low, high = special.logit([ours.low, ours.high])
-    rate = told["ratio"]
+    rate = theirs["ratio"]
     assert special.expit((low + high) / 2) == pytest.approx(rate, abs=1e-9)
-    reach = stats.t.ppf(0.975, told["degrees_of_freedom"]) * told["standard_error"] / (rate * (1 - rate))
+    reach = stats.t.ppf(0.975, theirs["degrees_of_freedom"]) * theirs["standard_error"] / (rate * (1 - rate))
     assert (high - low) / 2 == pytest.approx(reach, abs=1e-9)
 
 
-def drawn(name: str, draws_per_cell: DrawsPerCell) -> Floats:
+def ratios(name: str, draws_per_cell: DrawsPerCell) -> Floats:
     sizes = np.bincount(integers(name, "cells")).tolist()
     counts = resample_counts(sizes, iterations=DRAWS, seed=7, draws_per_cell=draws_per_cell)
     factors = rao_wu_factors(sizes) if draws_per_cell == "n-1" else None
@@ -55,15 +55,15 @@ def drawn(name: str, draws_per_cell: DrawsPerCell) -> Floats:
 @pytest.mark.parametrize("draws_per_cell", ["n", "n-1"])
 def test_draws_spread_as_those_of_svrepdesign(name: str, draws_per_cell: DrawsPerCell) -> None:
     """Both are 20,000 random draws: a deviation has a standard error of 0.5 %, a .025 quantile one of .019 deviations."""
-    told = DESIGNS[name]["resampled"][draws_per_cell]
-    draws, deviation = drawn(name, draws_per_cell), told["standard_deviation"]
+    theirs = DESIGNS[name]["resampled"][draws_per_cell]
+    draws, deviation = ratios(name, draws_per_cell), theirs["standard_deviation"]
     assert draws.std(ddof=1) == pytest.approx(deviation, rel=5 * 0.005 * math.sqrt(2))
     ours = rate_percentile(draws, integers(name, "hits"), integers(name, "events"))
-    assert [ours.low, ours.high] == pytest.approx(told["quantiles"], abs=5 * 0.019 * math.sqrt(2) * deviation)
+    assert [ours.low, ours.high] == pytest.approx(theirs["quantiles"], abs=5 * 0.019 * math.sqrt(2) * deviation)
     assert ours == percentile(draws)
 
 
 @resampled
-def test_the_two_ways_of_drawing_are_told_apart_by_those_tolerances(name: str) -> None:
-    told = DESIGNS[name]["resampled"]
-    assert told["n-1"]["standard_deviation"] / told["n"]["standard_deviation"] > 1 + 5 * 0.005 * math.sqrt(2)
+def test_those_tolerances_distinguish_the_two_ways_of_drawing(name: str) -> None:
+    theirs = DESIGNS[name]["resampled"]
+    assert theirs["n-1"]["standard_deviation"] / theirs["n"]["standard_deviation"] > 1 + 5 * 0.005 * math.sqrt(2)

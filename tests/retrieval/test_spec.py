@@ -163,7 +163,7 @@ def test_the_position_is_that_of_what_is_wrong(text: str, position: int) -> None
 def test_names_that_could_not_be_read_back_are_refused(name: str) -> None:
     with pytest.raises(SpecError, match="not a name"):
         Spec(name)
-    with pytest.raises(SpecError, match="no argument name"):
+    with pytest.raises(SpecError, match="not an argument name"):
         Spec("a", (), {name: "1"})
 
 

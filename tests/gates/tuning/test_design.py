@@ -1,4 +1,4 @@
-"""The design: folds that depend on ids alone, features as the retriever has them, weights from the tasks that were named."""
+"""The design: folds that depend on ids alone, features as the retriever computes them, weights from the named tasks alone."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_folds_are_the_same_in_every_process() -> None:
     }  # fmt: skip
 
 
-def test_every_kind_of_evidence_can_be_left_out_and_has_figures_of_its_own() -> None:
+def test_every_group_can_be_left_out_and_has_features_of_its_own() -> None:
     named = [name for features in GROUPS.values() for name in features]
     assert sorted(named) == sorted({*relevance.FEATURES, *flow.FEATURES} - {"relevance"})
 
 
-def test_moments_are_those_of_every_plan_with_what_is_still_to_come() -> None:
+def test_decision_points_are_those_of_every_plan_with_what_is_still_to_come() -> None:
     decision_points = all_decision_points(SURFACE, CATALOGS[SMALL], "full")
     chain = [point for point in decision_points if point.task == "toy-en-01"]
     assert [point.coming for point in chain] == [
@@ -61,7 +61,7 @@ def test_moments_are_those_of_every_plan_with_what_is_still_to_come() -> None:
     assert retried == ["shop.find_order", *["shop.ship_order"] * 3]
 
 
-def test_a_moment_knows_nothing_of_what_comes_next_but_its_label() -> None:
+def test_a_decision_point_knows_nothing_of_what_comes_next_but_its_label() -> None:
     for point in all_decision_points(SURFACE, CATALOGS[SMALL], "full"):
         assert len(point.state.executed_registered_route_ids) <= point.turn
         later = {*point.coming} - {*point.state.executed_registered_route_ids}
@@ -76,9 +76,9 @@ def test_ranks_of_the_design_are_those_of_the_retriever(view: CatalogView) -> No
         retriever = build_typed(entries_of(viewed(catalog, view)), weights=weights.as_weights())
         hits = made.hits(size, made.tasks, weights)
         for number, point in enumerate(made.decision_points):
-            place = retriever.rank(point.query, k=99).ids.index(point.next_route)
-            assert made.rank_of_next(size, number, weights) == place + 1
-            assert hits[number] == (place < made.protocol.conditions.top_k)
+            index = retriever.rank(point.query, k=99).ids.index(point.next_route)
+            assert made.rank_of_next(size, number, weights) == index + 1
+            assert hits[number] == (index < made.protocol.conditions.top_k)
 
 
 def test_ties_are_ranked_by_id() -> None:
@@ -113,11 +113,11 @@ def test_a_stronger_penalty_makes_smaller_weights_and_all_are_kept_to_three_deci
     weak, strong = (design().fitted(design().tasks, penalty) for penalty in (WEAK, STRONG))
     assert np.abs(strong.score).sum() < np.abs(weak.score).sum()
     np.testing.assert_array_equal(np.round(weak.score, 3), weak.score)
-    np.testing.assert_array_equal(np.round(weak.own, 3), weak.own)
+    np.testing.assert_array_equal(np.round(weak.relevance, 3), weak.relevance)
 
 
-def test_figures_of_the_design_do_not_depend_on_weights() -> None:
+def test_features_of_the_design_do_not_depend_on_weights() -> None:
     assert set(no_weights().score["opening"].values()) == {0.0}
     assert design().sizes == [SMALL, LARGE]
-    assert design().own(LARGE, 0).shape == (LARGE, len(relevance.FEATURES))
+    assert design().relevance_features(LARGE, 0).shape == (LARGE, len(relevance.FEATURES))
     assert {task.prompt.id for task in many().tasks} == set(design().tasks)

@@ -1,4 +1,4 @@
-"""Nested cross-validation: no task has a say in the weights it is judged by, and tuning is the same bytes every time."""
+"""Nested cross-validation: no task takes part in fitting the weights it is ranked with; tuning gives the same bytes again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from gates.tuning.design import Design, Penalty
+from gates.tuning.design import FeatureDesign, Penalty
 from gates.tuning.report import Extent, tune
 from gates.tuning.search import Fold, choose, out_of_fold, outer_folds, recall, refitted
 from preregistration.protocol import load_protocol
@@ -38,28 +38,28 @@ def test_each_task_is_judged_in_exactly_one_fold() -> None:
         assert sorted(by_decision_point) == list(range(len(design().decision_points)))
 
 
-def told(fold: Fold) -> tuple[object, ...]:
+def parts(fold: Fold) -> tuple[object, ...]:
     return fold.tasks, fold.tried, fold.picked, fold.weights.as_weights()
 
 
 def test_folds_are_the_same_every_time_and_whatever_the_order_of_tasks() -> None:
-    again = Design.__new__(Design)
+    again = FeatureDesign.__new__(FeatureDesign)
     again.__dict__.update(design().__dict__)
     again.tasks = list(reversed(design().tasks))
     found = outer_folds(again, GRID, 2, 2)
-    expected = [(set(fold.tasks), *told(fold)[1:]) for fold in folds()]
-    assert [(set(fold.tasks), *told(fold)[1:]) for fold in found] == expected
+    expected = [(set(fold.tasks), *parts(fold)[1:]) for fold in folds()]
+    assert [(set(fold.tasks), *parts(fold)[1:]) for fold in found] == expected
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_what_a_held_out_task_holds_leaves_its_folds_weights_as_they_are(place: int) -> None:
-    fold = folds()[place]
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_a_held_out_task_holds_leaves_its_folds_weights_as_they_are(index: int) -> None:
+    fold = folds()[index]
     found = outer_folds(altered({fold.tasks[0]}), GRID, 2, 2)
-    assert told(found[place]) == told(fold)
-    assert found[1 - place].weights.as_weights() != folds()[1 - place].weights.as_weights()
+    assert parts(found[index]) == parts(fold)
+    assert found[1 - index].weights.as_weights() != folds()[1 - index].weights.as_weights()
 
 
-def test_a_penalty_is_tried_on_every_moment_once_and_the_best_is_picked() -> None:
+def test_a_penalty_is_tried_on_every_decision_point_once_and_the_best_is_picked() -> None:
     tried, picked = choose(design(), design().tasks, GRID, 2)
     assert [item.penalty for item in tried] == list(GRID)
     assert {item.decision_points for item in tried} == {len(design().decision_points)}
@@ -67,19 +67,19 @@ def test_a_penalty_is_tried_on_every_moment_once_and_the_best_is_picked() -> Non
     assert picked == max((item.penalty for item in tried if item.hits == best), key=lambda penalty: penalty.shared)
 
 
-def test_inside_too_no_task_is_judged_by_weights_that_it_had_a_say_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inner_folds_too_rank_no_task_with_weights_fitted_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[set[str]] = []
     judged: list[set[str]] = []
 
-    def fit(self: Design, tasks: Collection[str], penalty: Penalty) -> None:
+    def fit(self: FeatureDesign, tasks: Collection[str], penalty: Penalty) -> None:
         fitted.append(set(tasks))
 
-    def judge(self: Design, size: int, tasks: Collection[str], weights: None) -> dict[int, bool]:
+    def judge(self: FeatureDesign, size: int, tasks: Collection[str], weights: None) -> dict[int, bool]:
         judged.append(set(tasks))
         return {}
 
-    monkeypatch.setattr(Design, "fitted", fit)
-    monkeypatch.setattr(Design, "hits", judge)
+    monkeypatch.setattr(FeatureDesign, "fitted", fit)
+    monkeypatch.setattr(FeatureDesign, "hits", judge)
     tasks = design().tasks[:5]
     choose(design(), tasks, GRID, 2)
     assert len(fitted) == len(judged) == 4
@@ -89,7 +89,7 @@ def test_inside_too_no_task_is_judged_by_weights_that_it_had_a_say_in(monkeypatc
 
 
 def test_the_stronger_penalty_wins_a_tie_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Design, "hits", lambda self, size, tasks, weights: dict.fromkeys(range(3), True))
+    monkeypatch.setattr(FeatureDesign, "hits", lambda self, size, tasks, weights: dict.fromkeys(range(3), True))
     for grid in (GRID, GRID[::-1]):
         assert choose(design(), design().tasks, grid, 2)[1] == STRONG
 
@@ -98,10 +98,10 @@ def test_ablation_keeps_folds_and_penalties_and_leaves_evidence_out() -> None:
     for fold, other in zip(folds(), refitted(design(), folds(), ["error"]), strict=True):
         assert (other.tasks, other.tried, other.picked) == (fold.tasks, fold.tried, fold.picked)
         assert {row["retry"] for row in other.weights.as_weights().score.values()} == {0.0}
-    assert [told(fold) for fold in refitted(design(), folds(), [])] == [told(fold) for fold in folds()]
+    assert [parts(fold) for fold in refitted(design(), folds(), [])] == [parts(fold) for fold in folds()]
 
 
-def test_recall_counts_moments_of_the_phase_and_language_asked_for() -> None:
+def test_recall_counts_decision_points_of_the_phase_and_language_asked_for() -> None:
     hits = {number: number % 3 > 0 for number in range(len(design().decision_points))}
     opening, later = (recall(design(), hits, opening=first) for first in (True, False))
     assert opening.decision_points == len(design().tasks)
@@ -114,7 +114,7 @@ def test_recall_counts_moments_of_the_phase_and_language_asked_for() -> None:
     assert recall(design(), hits, opening=True, language="ko").value is None
 
 
-def test_tuning_is_the_same_bytes_twice_and_tells_all_it_did() -> None:
+def test_tuning_is_the_same_bytes_twice_and_records_all_it_did() -> None:
     protocol, whole = load_protocol("development"), load_surface("development")
     size = min(protocol.catalogs)
     statistics = protocol.statistics.model_copy(update={"iterations": 50})

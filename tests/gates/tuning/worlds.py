@@ -1,11 +1,11 @@
-"""Toy tasks enough to be divided, and their design."""
+"""Enough toy tasks to be divided into folds, and their design."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
 
-from gates.tuning.design import Design, Penalty
+from gates.tuning.design import FeatureDesign, Penalty
 from schemarouter.catalog.views import CatalogView
 from surface.loader import Surface
 from tests.toys import CATALOGS, TASKS, toy_protocol
@@ -32,14 +32,14 @@ def many() -> Surface:
 
 
 @cache
-def design(view: CatalogView = "full") -> Design:
+def design(view: CatalogView = "full") -> FeatureDesign:
     """The design of the toy tasks; nobody changes it."""
-    return Design(toy_protocol(), many(), CATALOGS, view)
+    return FeatureDesign(toy_protocol(), many(), CATALOGS, view)
 
 
-def altered(tasks: set[str]) -> Design:
-    """The design with other decision points for some tasks: what was asked, and what comes next, are others."""
-    made = Design(toy_protocol(), many(), CATALOGS, "full")
+def altered(tasks: set[str]) -> FeatureDesign:
+    """The design with other queries and other next routes for some tasks."""
+    made = FeatureDesign(toy_protocol(), many(), CATALOGS, "full")
     made.decision_points = [
         replace(
             point,
