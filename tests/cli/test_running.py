@@ -163,9 +163,7 @@ def test_ray_that_is_not_installed_is_one_message_with_what_to_install(
 
 def stopped(out: Path, *options: object) -> int:
     """Assert that a run stopped at a limit, with one message; how many episodes it made."""
-    error = refused(
-        inside("run", "--out", out, *GRID, *QUIET, *options), 3, "stopped at", "with a higher limit resumes"
-    )
+    error = refused(inside("run", "--out", out, *GRID, *QUIET, *options), 3, "stopped at", "higher limit resumes")
     found = re.search(r"(\d+) of 10 episodes done", error)
     assert found is not None
     finished = int(found[1])
