@@ -50,7 +50,7 @@ ARGUMENTS = {"order_name": "x", "order_id": "o", "shipment_id": "s", "load": 1.5
 
 
 def exposures(condition: str, key: Task, steps: Sequence[Any]) -> bytes:
-    """The bytes of everything an arm showed, one prompt and one script for all keys."""
+    """The bytes of everything a condition showed, one prompt and one script for all keys."""
     task = Task(prompt=CHAIN.prompt, key=key.key)
     answers = [step[1] for step in steps if step != "ask"]
     actions = [Action("ask") if step == "ask" else _call(step[0]) for step in steps]
