@@ -116,8 +116,8 @@ def test_examples_read_as_written(text: str, spec: Spec) -> None:
         ("rrf(k=1,bm25)", 8, "nested specs before arguments by key"),
         ('a(x="b', 4, "a closed quoted string"),
         ("a(x=b.c(d=1))", 5, "found '.c(d=1))'"),
-        ("dense(model=/a b)", 15, "stands in double quotes), found 'b)'"),
-        ("dense(model=~/a)", 12, "stands in double quotes), found '~/a)'"),
+        ("dense(model=/a b)", 15, "must be in double quotes), found 'b)'"),
+        ("dense(model=~/a)", 12, "must be in double quotes), found '~/a)'"),
     ],
 )
 def test_a_syntax_error_tells_its_position_and_what_was_expected(text: str, position: int, said: str) -> None:
