@@ -17,7 +17,7 @@ from schemarouter.files import explain
 from schemarouter.state import Outcome
 
 SCHEMA_VERSION = 1
-# Why tools are shown: the episode opened, a ranking was widened, or the state was ranked anew.
+# Why tools are shown: the episode opened, a ranking was widened, or the state was ranked again.
 Cause = Literal["open", "widen", "refresh"]
 _CONFIG = ConfigDict(extra="forbid")
 
@@ -162,6 +162,10 @@ class EpisodeRecord:
         attempt: Number of the attempt, from 1; a further one follows an infrastructure failure.
         events: What happened, in order; the last is `Ended`.
         repeat: Number of the repeat, from 1, where an agent that takes a seed runs more than once.
+
+    Example:
+        >>> EpisodeRecord(SCHEMA_VERSION, "dev-en-01", 100, "FULL", attempt=1, repeat=2).episode_id
+        'dev-en-01/100/FULL#2'
     """
 
     schema_version: StrictInt

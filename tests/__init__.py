@@ -1,1 +1,1 @@
-"""Tests, mirroring the rooms."""
+"""Tests, mirroring the packages."""

@@ -63,7 +63,7 @@ def test_another_identity_or_kind_never_meets_a_value(tmp_path: Path, identity: 
     assert len(stored(tmp_path)) == 2
 
 
-def test_a_file_put_in_anothers_place_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_renamed_to_another_is_not_believed(tmp_path: Path) -> None:
     kept(tmp_path).put("a", b"abc")
     (own,) = stored(tmp_path)
     kept(tmp_path, "two").put("b", b"xyz")
@@ -78,12 +78,12 @@ def test_a_torn_or_altered_record_is_not_believed_the_others_are(cut: int, flip:
     with tempfile.TemporaryDirectory() as folder:
         path = fill(Path(folder), "abcd")
         whole = path.read_bytes()
-        place = (flip[0] if flip else cut) % len(whole)
-        damaged = bytearray(whole if flip else whole[:place])
+        offset = (flip[0] if flip else cut) % len(whole)
+        damaged = bytearray(whole if flip else whole[:offset])
         if flip:
-            damaged[place] ^= flip[1]
+            damaged[offset] ^= flip[1]
         path.write_bytes(damaged)
-        hit = place // RECORD
+        hit = offset // RECORD
         sound = [letter for number, letter in enumerate("abcd") if (number != hit if flip else number < hit)]
         again = kept(Path(folder))
         assert [letter for letter in "abcd" if again.get(letter)] == sound
@@ -126,7 +126,7 @@ def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     assert all(again.get(f"{name}{number}") == b"abc" for name in "xyz" for number in range(200))
 
 
-def test_a_full_file_takes_nothing_more_and_goes_on_with_its_newer_half(tmp_path: Path) -> None:
+def test_a_full_file_takes_nothing_more_and_is_cut_to_its_newer_half(tmp_path: Path) -> None:
     store = kept(tmp_path, records=4)
     for text in "abcdef":
         store.put(text, text.encode() * SIZE)
@@ -140,7 +140,7 @@ def test_a_full_file_takes_nothing_more_and_goes_on_with_its_newer_half(tmp_path
 
 
 @pytest.mark.parametrize("torn", [b"", b"torn"])
-def test_a_file_that_many_writers_made_too_large_goes_on_with_the_newest(
+def test_a_file_that_many_writers_made_too_large_is_cut_to_the_newest(
     torn: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = fill(tmp_path, "abcdefghij")
@@ -200,7 +200,7 @@ def test_the_folder_is_the_chosen_one_else_the_users(monkeypatch: pytest.MonkeyP
     assert cache_folder() == Path("/home/somebody/.cache/schemarouter-research")
 
 
-def test_a_pipe_or_a_file_without_end_in_the_place_of_the_store_costs_time_alone(
+def test_a_pipe_or_a_file_without_end_instead_of_the_store_costs_time_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = DiskCache("counts", "x", 1, folder=tmp_path)
@@ -217,7 +217,7 @@ def test_a_pipe_or_a_file_without_end_in_the_place_of_the_store_costs_time_alone
     assert again.get("a") == b"2"
 
 
-def test_nothing_kept_is_an_empty_place_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cache_is_an_empty_folder_within_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for before in (str(tmp_path), None):
         if before is None:
             monkeypatch.delenv("SCHEMAROUTER_CACHE")

@@ -1,4 +1,4 @@
-"""The collector is told to look less often for a time, and is as before afterwards, whatever ended that."""
+"""Collections are fewer within a block, and as before after it, however it ended."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LAST_LOOK = """
 import gc
 from schemarouter.gc_tuning import skip_final_gc
 
-class Told:
+class Finalised:
     def __del__(self):
         print("found")
 
 def leave_a_cycle():
-    told = Told()
-    told.itself = told
+    finalised = Finalised()
+    finalised.itself = finalised
 
 gc.disable()
 leave_a_cycle()

@@ -1,4 +1,4 @@
-"""What those who join are told is so."""
+"""What contributors read is true."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 def test_bare_make_tells_every_target() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
-    told = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"^make (\w+) +\S", told, re.MULTILINE) == phony.split()
+    printed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"^make (\w+) +\S", printed, re.MULTILINE) == phony.split()
 
 
 def test_the_citation_names_the_version_that_is_here() -> None:

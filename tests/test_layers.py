@@ -25,14 +25,16 @@ def test_every_module_stands_on_a_floor_and_is_seen() -> None:
     graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     assert modules == graph.modules
     homeless = [name for name in modules if not any(f"{name}.".startswith(f"{floor}.") for floor in FLOORS)]
-    # It holds rooms of many floors, and whatever it imported they would all import.
+    # It holds packages of many floors, and whatever it imported they would all import.
     assert homeless == ["schemarouter"] and not graph.find_modules_directly_imported_by("schemarouter")
 
 
 def lint(folder: Path, sources: dict[str, str]) -> tuple[int, str]:
     """Exit code and report of import-linter over made-up packages with a module for every floor."""
-    rooms = [f"conditions.{name}" for name in ("base", "budget", "registry", "oracle", "static", "running", "storage")]
-    for name in {*(floor for floor in FLOORS if floor not in PACKAGES), *rooms, "preregistration.protocol"}:
+    packages = [
+        f"conditions.{name}" for name in ("base", "budget", "registry", "oracle", "static", "running", "storage")
+    ]
+    for name in {*(floor for floor in FLOORS if floor not in PACKAGES), *packages, "preregistration.protocol"}:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sources.get(name, ""))
@@ -58,10 +60,10 @@ def test_each_contract_can_be_broken_and_every_way_of_importing_is_seen(tmp_path
         "schemarouter.policy": "if TYPE_CHECKING:\n    from .retrieval import base",
         "schemarouter.errors": "import schemarouter.catalog as tools",
     }
-    code, told = lint(tmp_path / "right", right)
-    assert (code, told.count(" KEPT")) == (0, len(CONTRACTS)), told
-    code, told = lint(tmp_path / "wrong", right | wrong)
-    assert (code, told.count(" BROKEN")) == (1, len(CONTRACTS)), told
+    code, report = lint(tmp_path / "right", right)
+    assert (code, report.count(" KEPT")) == (0, len(CONTRACTS)), report
+    code, report = lint(tmp_path / "wrong", right | wrong)
+    assert (code, report.count(" BROKEN")) == (1, len(CONTRACTS)), report
     for found in (
         "conditions.static -> surface (l.2)",
         "conditions.base -> conditions.running (l.1)",
@@ -69,4 +71,4 @@ def test_each_contract_can_be_broken_and_every_way_of_importing_is_seen(tmp_path
         "schemarouter.policy -> schemarouter.retrieval (l.2)",
         "schemarouter.errors -> schemarouter.catalog (l.1)",
     ):
-        assert found in told
+        assert found in report

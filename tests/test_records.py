@@ -1,4 +1,4 @@
-"""Records: what is written is read back; anything else is refused with its place."""
+"""Records: what is written is read back; anything else is refused with its location."""
 
 from __future__ import annotations
 
@@ -110,18 +110,18 @@ def test_a_newer_record_is_refused_by_name() -> None:
     ],
     ids=str,
 )
-def test_a_record_of_another_shape_is_refused_with_its_place(change: dict[str, Any]) -> None:
+def test_a_record_of_another_shape_is_refused_with_its_location(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidRunError, match=r"^shard, line 7: "):
         decode(raw(**change), "shard, line 7")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b'"x"', b"\xff", b"{}"])
-def test_what_is_no_record_at_all_is_refused_with_its_place(data: bytes) -> None:
+def test_what_is_no_record_at_all_is_refused_with_its_location(data: bytes) -> None:
     with pytest.raises(InvalidRunError, match=r"^shard, line 7: "):
         decode(data, "shard, line 7")
 
 
-def test_only_an_attempt_that_the_machine_ended_is_infrastructure() -> None:
+def test_only_an_attempt_that_an_infrastructure_failure_ended_is_infrastructure() -> None:
     assert not RECORD.infrastructure and not replace(RECORD, events=()).infrastructure
     assert replace(RECORD, events=(Ended(1, "infrastructure", "", ()),)).infrastructure
     assert not replace(RECORD, events=(Ended(1, "infrastructure", "", ()), Ended(1, "stalled", "", ()))).infrastructure

@@ -232,7 +232,7 @@ def test_counts_of_another_version_are_not_taken(tmp_path: Path, monkeypatch: py
     assert cached_counts(tmp_path).get("lease") is None
 
 
-def test_a_missing_tokenizer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tokenizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(library: str) -> str:
         raise PackageNotFoundError(library)
 
@@ -241,9 +241,9 @@ def test_a_missing_tokenizer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         cached_counts()
 
 
-@pytest.mark.parametrize("place", ["no package", "no file"])
-def test_a_tokenizer_without_its_file_is_told(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if place == "no package":
+@pytest.mark.parametrize("missing", ["no package", "no file"])
+def test_a_tokenizer_without_its_file_is_refused(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing == "no package":
         monkeypatch.setattr("schemarouter.tokens._PACKAGE", "no_such_package")
     else:
         monkeypatch.setattr("schemarouter.tokens._MODEL", "data/no_such_file.json")

@@ -66,11 +66,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_the_wheel_holds_the_code_and_data_of_the_checkout_to_the_byte(installed: Installed) -> None:
-    told = installed.run(
+    result = installed.run(
         "python", "-c", "from conditions.running.provenance import *; print(ROOT, code_fingerprint(ROOT))"
     )
-    assert told.returncode == 0, told.stderr
-    root, fingerprint = told.stdout.split()
+    assert result.returncode == 0, result.stderr
+    root, fingerprint = result.stdout.split()
     assert Path(root).is_relative_to(installed.bin.parent)
     assert fingerprint == code_fingerprint(ROOT)
     assert all((Path(root) / package / "py.typed").is_file() for package in CODE)
@@ -85,6 +85,6 @@ def test_the_installed_program_verifies_runs_judges_and_retrieves(installed: Ins
         ("retrieve", "Wo steht der Lkw mit dem Kennzeichen M-KL 4471?"): (0, "fleet.locate_vehicle"),
     }
     for command, (code, words) in commands.items():
-        told = installed.run("schemarouter", *command)
-        assert told.returncode == code, (command, told.stderr)
-        assert words in told.stdout
+        result = installed.run("schemarouter", *command)
+        assert result.returncode == code, (command, result.stderr)
+        assert words in result.stdout

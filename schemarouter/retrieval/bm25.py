@@ -4,7 +4,7 @@ The model is that of rank-bm25's `BM25Okapi` (Robertson & Zaragoza 2009 for the 
 b and epsilon. A query takes the sum of a few postings lists and a partial sort.
 
 It differs in one point: `BM25Okapi` floors negative idfs at epsilon times the *average* idf, which is itself negative
-in small or uniform corpora, so that a matching document falls below one that does not match. Here every idf that is not
+in small or uniform corpora, so that a matching document falls below one that does not match. In this module every idf that is not
 positive becomes epsilon times the average of the positive idfs, or `_MIN_IDF` when there is none: always above 0.
 """
 

@@ -24,7 +24,7 @@ from schemarouter.errors import UsageError, unknown
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORD = re.compile(r"[A-Za-z0-9._/:@+-]+")
 _QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_QUOTES = "(a value with other characters than letters, digits and ._/:@+- stands in double quotes)"
+_QUOTES = "(a value with characters other than letters, digits and ._/:@+- must be in double quotes)"
 _MAX_DEPTH = 16
 
 

@@ -65,7 +65,7 @@ class Weights(BaseModel):
             return np.asarray([[by_phase[phase][name] for name in features] for phase in flow.PHASES], np.float64)
         except KeyError as error:
             raise WeightsError(
-                f"{WEIGHTS_FILE.name}: {which} has no weight {error}; make it anew: schemarouter tune."
+                f"{WEIGHTS_FILE.name}: {which} has no weight {error}; estimate the weights again: schemarouter tune."
             ) from None
 
 

@@ -56,7 +56,7 @@ def _list_problem(name: str, value: object) -> str | None:
         if match(item) is None:
             return f"holds {shorten(item)}, which does not match {PATTERNS[name]}"
         if ordered and item <= previous:
-            return f"{shorten(item)} stands after {shorten(previous)}; entries must be unique and sorted"
+            return f"{shorten(item)} comes after {shorten(previous)}; entries must be unique and sorted"
         previous = item
         if ("=" in item or not item.isascii()) and leakage.atom_is_forbidden(item):
             return f"holds the forbidden atom {shorten(item)}"
@@ -245,6 +245,7 @@ class ExecutionState(SealedModel):
             The next state; this one stays as it is.
 
         Raises:
+            ForbiddenFieldError: For a contract that registers a forbidden name.
             StateError: For a turn that cannot have happened, and where this state was tampered with.
         """
         return self.observe_all(call, observation, capability, incomplete=incomplete)[0]
@@ -382,7 +383,7 @@ def parse_retrieval_query(text: str) -> ExecutionState:
         return state
     fields = leakage.read_object(rest)
     if "original_query" in fields:
-        raise StateError("not a rendered query: the query stands before the marker line, and only there.")
+        raise StateError("not a rendered query: the query is before the marker line, and only there.")
     state = ExecutionState._trusted(_checked({**fields, "original_query": query}))
     if state.retrieval_query() != text:
         raise StateError("not a rendered query: the state in it is no canonical JSON (sorted keys, no white space).")

@@ -1,4 +1,4 @@
-"""What a state refuses whatever its values are: forbidden names, ambiguous JSON, unvalidated construction and export."""
+"""What a state refuses regardless of its values: forbidden names, ambiguous JSON, unvalidated construction and export."""
 
 from __future__ import annotations
 

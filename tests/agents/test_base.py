@@ -101,7 +101,7 @@ contracts: st.SearchStrategy[dict[str, Any]] = st.builds(
 def test_the_value_that_is_found_is_the_first_of_all_that_fits(
     given_values: list[dict[str, Any]], taken: dict[str, Any]
 ) -> None:
-    values = [seen(KINDS[told["kind"]], **told) for told in given_values]
+    values = [seen(KINDS[value["kind"]], **value) for value in given_values]
     parameter = takes(**taken)
     expected = next((value for value in values if fits(value, parameter)), None)
     assert SeenValues(values).fitting(parameter) is expected

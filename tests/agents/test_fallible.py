@@ -1,4 +1,4 @@
-"""The fallible agent: without slips it is the reference, with a seed it slips the same way again, and the rest is policy's."""
+"""The fallible agent: without errors it is the reference; one seed gives the same errors again; policy decides the rest."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def run(folder: Path, agent: str, **part: Any) -> set[bytes]:
     """The records of a toy run under an agent."""
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=SPEC, agent=resolve(agent))
     world = toy_run(folder, runner, **part)
-    read_complete_run(folder, world)  # What it did can have happened, slips and all.
+    read_complete_run(folder, world)  # What it did can have happened, errors and all.
     return {encode(record) for record in read_records(folder)}
 
 
-def test_without_slips_it_is_the_reference(tmp_path: Path) -> None:
+def test_without_errors_it_is_the_reference(tmp_path: Path) -> None:
     assert run(tmp_path / "a", "fallible(slip=0)") == run(tmp_path / "b", "reference")
 
 
 @pytest.mark.slow
-def test_the_same_seed_slips_the_same_way_and_another_one_otherwise(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_errors_and_another_one_others(tmp_path: Path) -> None:
     one, again, other = (
         run(tmp_path / name, f"fallible(slip=0.5,seed={seed})") for name, seed in (("a", 1), ("b", 1), ("c", 2))
     )
@@ -44,7 +44,7 @@ def test_each_repeat_has_a_seed_of_its_own(tmp_path: Path) -> None:
         assert {data.replace(b'"repeat":1,', b'"repeat":%d,' % number) for data in alone} <= repeated
 
 
-def test_an_agent_that_always_slips_still_ends_every_episode(tmp_path: Path) -> None:
+def test_an_agent_that_always_errs_still_ends_every_episode(tmp_path: Path) -> None:
     assert len(run(tmp_path / "a", "fallible(slip=1)")) == 40
 
 

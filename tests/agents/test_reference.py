@@ -24,8 +24,8 @@ ORDER = Turn(Call("shop.find_order", {}), Observation("ran", {"order_id": "ord-5
 PROBES = tuple(f"misc.look_{n:02d}" for n in (0, 1, 2, 3, 4, 8))
 
 
-class Told:
-    """A guide that says what it was told to say."""
+class ScriptedGuide:
+    """A guide that returns what a test gives it."""
 
     def __init__(self, next_call: Call | None = NEXT, literals: Sequence[SeenValue] = (NAME,)) -> None:
         self._next, self._literals = next_call, literals
@@ -43,11 +43,11 @@ def act(
     ask: bool = False,
     turn: bool = True,
     history: Sequence[Turn] = (),
-    guide: Told | None = None,
+    guide: ScriptedGuide | None = None,
     probe: bool = True,
 ) -> Action:
     view = AgentView("q", tools, ask, turn, history, CATALOG)
-    return Reference(guide or Told(), probe=probe).act(view)
+    return Reference(guide or ScriptedGuide(), probe=probe).act(view)
 
 
 def probed(tools: Sequence[str], **options: object) -> str | None:
@@ -71,7 +71,7 @@ def test_it_stalls_where_neither_an_ask_nor_a_turn_can_change_what_is_shown() ->
 
 
 def test_it_stops_when_nothing_is_left_to_do() -> None:
-    assert act(PROBES, ask=True, guide=Told(None)) == Action("stop", reason="completed")
+    assert act(PROBES, ask=True, guide=ScriptedGuide(None)) == Action("stop", reason="completed")
 
 
 def test_a_probe_is_the_first_exposed_read_only_route_by_route_id_that_values_seen_can_fill() -> None:
@@ -116,13 +116,13 @@ class Shuffled:
         self._seed = seed
 
     def rank(self, query: str, *, k: int) -> Ranking:
-        places = {r: hash((self._seed, len(query), n)) % 97 for n, r in enumerate(CATALOGS[SMALL].route_ids)}
-        return Ranking(ordered([(route, float(place)) for route, place in places.items()], k))
+        scores = {r: hash((self._seed, len(query), n)) % 97 for n, r in enumerate(CATALOGS[SMALL].route_ids)}
+        return Ranking(ordered([(route, float(score)) for route, score in scores.items()], k))
 
 
 @LAWS
 @given(st.sampled_from(sorted(CONDITIONS)), st.sampled_from(TASKS), st.integers(0, 9999), st.booleans())
-def test_it_makes_no_wrong_choice_under_any_arm_and_any_retriever(
+def test_it_makes_no_wrong_choice_under_any_condition_and_any_retriever(
     condition: str, task: object, seed: int, probe: bool
 ) -> None:
     episode = make_episode(

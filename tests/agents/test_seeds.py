@@ -94,10 +94,10 @@ def test_an_agent_takes_a_seed_where_it_declares_one(seeds: list[int]) -> None:
 @given(seed=st.integers(-(2**40), 2**40), repeat=st.integers(1, 10**6))
 def test_every_repeat_has_the_next_seed_and_all_else_stays(seed: int, repeat: int) -> None:
     spec = parse(f"moody(mood=good,seed={seed})")
-    told = agents.seeded(spec, repeat)
-    assert told.arguments == {"mood": "good", "seed": str(seed + repeat - 1)}
-    assert (told.name, told.nested) == (spec.name, spec.nested)
-    assert agents.seeded(told, 1) == told
+    repeated = agents.seeded(spec, repeat)
+    assert repeated.arguments == {"mood": "good", "seed": str(seed + repeat - 1)}
+    assert (repeated.name, repeated.nested) == (spec.name, spec.nested)
+    assert agents.seeded(repeated, 1) == repeated
 
 
 @pytest.mark.parametrize("repeat", [1, 2, 7])
@@ -154,7 +154,7 @@ def test_every_repeat_is_a_row_with_what_its_seed_made(seeds: list[int], tmp_pat
     assert result.header.stamp.startswith("EXPLORATORY (") and "repeats" in result.header.stamp
 
 
-def test_shards_of_repeats_merged_and_gone_on_with_are_the_run_of_one_process(seeds: list[int], tmp_path: Path) -> None:
+def test_shards_of_repeats_merged_and_resumed_are_the_run_of_one_process(seeds: list[int], tmp_path: Path) -> None:
     whole = list(read_complete_run(fill(tmp_path / "whole"), WORLD).aggregate().chunks())
     # Five shards do not end where a repeat does.
     apart = [fill(tmp_path / f"part{index}", Shard(index, 5)) for index in range(1, 6)]

@@ -172,7 +172,7 @@ def test_a_route_given_twice_is_refused_by_name() -> None:
         Catalog([build(CAPABILITY), build({**CAPABILITY, "description": "again"})], name="x")
 
 
-def test_an_unknown_route_is_told_with_the_closest() -> None:
+def test_an_unknown_route_is_refused_with_the_closest() -> None:
     catalog = Catalog([build(CAPABILITY)], name="x")
     with pytest.raises(CatalogError, match=r"unknown route 'fleet\.wiegh'\. Did you mean 'fleet\.weigh'"):
         _ = catalog["fleet.wiegh"]
@@ -264,7 +264,7 @@ def test_a_provider_file_gives_its_capabilities(tmp_path: Path) -> None:
     assert catalog["fleet.weigh"] == build(CAPABILITY)
 
 
-def test_all_mistakes_of_all_capabilities_of_all_files_are_told_at_once_with_their_place(tmp_path: Path) -> None:
+def test_all_mistakes_of_all_capabilities_of_all_files_are_reported_at_once_with_their_location(tmp_path: Path) -> None:
     provider_file(
         tmp_path,
         entry(effect="delete", colour="red"),
@@ -279,7 +279,7 @@ def test_all_mistakes_of_all_capabilities_of_all_files_are_told_at_once_with_the
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
     said = str(caught.value)
-    for place in (
+    for location in (
         "fleet.json: ",
         "weigh.effect: ",
         "weigh.colour: ",
@@ -293,13 +293,13 @@ def test_all_mistakes_of_all_capabilities_of_all_files_are_told_at_once_with_the
         "list.json: file: ",
         "folder.json: cannot be read",
     ):
-        assert place in said
+        assert location in said
     assert "fine.json" not in said
     assert "got 'delete'" in said
 
 
 @pytest.mark.parametrize(
-    ("header", "place"),
+    ("header", "location"),
     [
         ({"title": None}, "title: "),
         ({"provider": "Fleet"}, "provider: "),
@@ -308,12 +308,12 @@ def test_all_mistakes_of_all_capabilities_of_all_files_are_told_at_once_with_the
         ({"about": 5}, "about: "),
     ],
 )
-def test_a_wrong_header_is_told_with_its_place(tmp_path: Path, header: dict[str, Any], place: str) -> None:
+def test_a_wrong_header_is_reported_with_its_location(tmp_path: Path, header: dict[str, Any], location: str) -> None:
     path = provider_file(tmp_path, entry(), **header)
     with pytest.raises(CatalogError) as caught:
         load_catalog(tmp_path)
-    assert f"{path.name}: {place}" in str(caught.value)
-    assert str(caught.value).count("provider: ") == place.count("provider: ")
+    assert f"{path.name}: {location}" in str(caught.value)
+    assert str(caught.value).count("provider: ") == location.count("provider: ")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_a_wrong_header_is_told_with_its_place(tmp_path: Path, header: dict[str,
     ],
     ids=["header-and-capability", "unit-and-enum", "parameters-and-outputs", "route-twice"],
 )
-def test_mistakes_of_different_kinds_are_told_at_once(
+def test_mistakes_of_different_kinds_are_reported_at_once(
     tmp_path: Path, header: dict[str, Any], capabilities: list[dict[str, Any]], said: list[str]
 ) -> None:
     path = provider_file(tmp_path, *capabilities, **header)

@@ -111,7 +111,7 @@ def test_arguments_are_valid_exactly_when_the_tool_schema_says_so(data: st.DataO
     assert (capability.argument_errors(chosen) == []) == jsonschema.Draft202012Validator(schema).is_valid(chosen)
 
 
-def test_everything_wrong_with_arguments_is_told_at_once() -> None:
+def test_everything_wrong_with_arguments_is_reported_at_once() -> None:
     errors = WEIGH.argument_errors({"lease": "x", "limit": "5", "mode": "nett", "count": True})
     assert errors == [
         "missing required argument 'lease_id'",
@@ -257,7 +257,7 @@ def test_an_odd_schema_is_read_or_refused_and_never_a_crash(schema: Any) -> None
         assert from_openai_tools([{"name": "a", "parameters": schema}]).route_ids == ("tools.a",)
 
 
-def test_everything_wrong_with_tools_is_told_at_once_tool_by_tool() -> None:
+def test_everything_wrong_with_tools_is_reported_at_once_tool_by_tool() -> None:
     odd = {
         "properties": {"x": {"type": 5, "enum": "ab"}, "y": 7, "z": {"type": []}},
         "required": ["w", ["x"]],

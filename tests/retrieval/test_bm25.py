@@ -127,7 +127,7 @@ def test_every_option_reaches_the_scores(option: str) -> None:
     ("option", "said"),
     [("b=1.5", "b=1.5 must be at most 1."), ("k1=1e308", "k1=1e308 must be at most"), ("epsilon=1e7", "at most 1e+06")],
 )
-def test_an_option_beyond_its_bound_is_told_the_bound(option: str, said: str) -> None:
+def test_an_option_beyond_its_bound_is_refused_with_the_bound(option: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         build_retriever(f"bm25({option})", [])
     assert said in str(caught.value)

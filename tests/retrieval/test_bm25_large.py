@@ -26,8 +26,8 @@ def plain_scores(index: BM25Index, query: list[str]) -> NDArray[np.float64]:
     for term in dict.fromkeys(query):
         if term in index.vocabulary:
             number = index.vocabulary[term]
-            for place in range(index.starts[number], index.starts[number + 1]):
-                scores[index.doc_ids[place]] += index.weights[place] * query.count(term)
+            for posting in range(index.starts[number], index.starts[number + 1]):
+                scores[index.doc_ids[posting]] += index.weights[posting] * query.count(term)
     return scores
 
 

@@ -70,13 +70,13 @@ def test_the_parts_of_two_retrievers_of_one_kind_add_up_to_the_score(spec: str) 
         assert sum(ranking.parts[entry_id].values()) == pytest.approx(score)
 
 
-def test_parts_of_one_name_are_told_apart_by_their_position() -> None:
+def test_parts_of_one_name_are_distinguished_by_their_number() -> None:
     parts = [Fixed("x", "ab"), Fixed("y", "a"), Fixed("x", "b"), Fixed("", "a")]
     given = ReciprocalRankFusion(parts, k=0, depth=2).rank("x", k=2).parts
     assert given == {"a": {"x": 1.0, "y": 1.0, "#4": 1.0}, "b": {"x": 0.5, "x#3": 1.0}}
 
 
-def test_the_largest_k_still_tells_ranks_apart_and_a_larger_one_is_told_the_bound() -> None:
+def test_the_largest_k_still_distinguishes_ranks_and_a_larger_one_is_refused_with_the_bound() -> None:
     assert build_retriever("rrf(bm25,bm25(k1=2),k=1000000)", ENTRIES).rank("lease", k=9).ids == ("a", "b")
     with pytest.raises(SchemaRouterError, match=r"k=1000001 must be at most 1e\+06"):
         build_retriever("rrf(bm25,random,k=1000001)", ENTRIES)

@@ -88,7 +88,7 @@ def test_a_batch_is_its_single_texts_to_the_bit(encoder: SentenceEncoder) -> Non
 
 def test_a_ranking_does_not_depend_on_what_else_is_in_the_catalog(encoder: SentenceEncoder) -> None:
     texts = [*TEXTS, "an invoice", "find that invoice"]
-    entries = [Entry(f"e{place}", text) for place, text in enumerate(texts)]
+    entries = [Entry(f"e{index}", text) for index, text in enumerate(texts)]
     whole = dict(build_retriever(f"dense(model={PACKAGED})", entries).rank("invoice", k=99).items)
     for entry in entries:
         alone = build_retriever(f"dense(model={PACKAGED})", [entry]).rank("invoice", k=1).items
@@ -111,7 +111,7 @@ def test_what_is_cut_is_what_the_model_does_not_read(prompted: SentenceEncoder, 
     assert (whole > read) == (text == TOO_LONG)
 
 
-def test_what_is_not_read_is_told_with_the_ranking(encoder: SentenceEncoder) -> None:
+def test_what_is_not_read_is_noted_with_the_ranking(encoder: SentenceEncoder) -> None:
     assert encoder.limit == 256
     retriever = Dense([*FOLDERS, Entry("long", TOO_LONG)], encoder=encoder, queries=QueryVectors(encoder))
     (stage,) = retriever.rank("invoice", k=2).stages
@@ -199,7 +199,7 @@ def test_prompts_are_the_models_own_else_those_of_its_family(
         ("pytest", "not an installed package that holds a model"),
     ],
 )
-def test_a_model_that_is_nowhere_is_told_and_no_hub_is_asked(
+def test_a_model_that_is_nowhere_is_refused_and_no_hub_is_asked(
     model: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SCHEMAROUTER_HUB", raising=False)

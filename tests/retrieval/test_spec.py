@@ -116,8 +116,8 @@ def test_examples_read_as_written(text: str, spec: Spec) -> None:
         ("rrf(k=1,bm25)", 8, "nested specs before arguments by key"),
         ('a(x="b', 4, "a closed quoted string"),
         ("a(x=b.c(d=1))", 5, "found '.c(d=1))'"),
-        ("dense(model=/a b)", 15, "stands in double quotes), found 'b)'"),
-        ("dense(model=~/a)", 12, "stands in double quotes), found '~/a)'"),
+        ("dense(model=/a b)", 15, "must be in double quotes), found 'b)'"),
+        ("dense(model=~/a)", 12, "must be in double quotes), found '~/a)'"),
     ],
 )
 def test_a_syntax_error_tells_its_position_and_what_was_expected(text: str, position: int, said: str) -> None:
@@ -161,9 +161,9 @@ def test_the_position_is_that_of_what_is_wrong(text: str, position: int) -> None
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "설비", "a("])
 def test_names_that_could_not_be_read_back_are_refused(name: str) -> None:
-    with pytest.raises(SpecError, match="not a name"):
+    with pytest.raises(SpecError, match="is not a name"):
         Spec(name)
-    with pytest.raises(SpecError, match="not an argument name"):
+    with pytest.raises(SpecError, match="is not an argument name"):
         Spec("a", (), {name: "1"})
 
 
@@ -188,7 +188,7 @@ def test_names_that_could_not_be_read_back_are_refused(name: str) -> None:
         ("random(seed=" + "9" * 5000 + ")", "must be int"),
     ],
 )
-def test_what_a_retriever_does_not_take_is_told_with_what_it_does(text: str, said: str) -> None:
+def test_what_a_retriever_does_not_take_is_refused_with_what_it_does(text: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         resolve(text)
     assert said in str(caught.value)

@@ -121,14 +121,14 @@ def test_parts_add_up_to_the_score(toys: Typed, count: int, query: str) -> None:
 
 
 @FEW
-@given(entries=catalogs(least=1), ran=st.integers(0, 3))
+@given(entries=catalogs(min_size=1), ran=st.integers(0, 3))
 def test_parts_add_up_over_any_catalog(entries: list[Entry], ran: int) -> None:
     ranking = typed(entries).rank(executed(entries[:ran]).retrieval_query(), k=99)
     for entry, score in ranking.items:
         assert sum(ranking.parts[entry].values()) == pytest.approx(score, abs=1e-6)
 
 
-def test_every_figure_belongs_to_one_kind_of_evidence() -> None:
+def test_every_feature_belongs_to_one_kind_of_evidence() -> None:
     assert sorted(name for names in RELEVANCE_GROUPS.values() for name in names) == sorted(relevance.FEATURES)
     assert sorted(name for names in flow.GROUPS.values() for name in names) == sorted(flow.FEATURES)
     assert len(set(flow.FEATURES)) == len(flow.FEATURES)
@@ -252,13 +252,13 @@ def test_each_view_has_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     assert view_of(entries_of(viewed(CATALOG, "names-only"))) == view_of(PLAIN) == view_of([]) == "names-only"
     seen: list[Any] = []
     monkeypatch.setattr("schemarouter.retrieval.typed.shared_encoder", lambda model: (StubEncoder(), None))
-    monkeypatch.setattr("schemarouter.retrieval.typed.Typed", lambda *args, **told: seen.append(told["weights"]))
+    monkeypatch.setattr("schemarouter.retrieval.typed.Typed", lambda *args, **options: seen.append(options["weights"]))
     for view in VIEWS:
         build_typed(entries_of(viewed(CATALOGS[SMALL], view)))
         assert seen.pop() == packaged_weights().views[view]
 
 
-def test_the_packaged_weights_fit_the_figures_of_this_code() -> None:
+def test_the_packaged_weights_fit_the_features_of_this_code() -> None:
     assert sorted(packaged_weights().views) == sorted(VIEWS)
     for weights in packaged_weights().views.values():
         for which, features in (("relevance", relevance.FEATURES), ("score", flow.FEATURES)):
@@ -269,11 +269,11 @@ def test_the_packaged_weights_fit_the_figures_of_this_code() -> None:
 
 
 @pytest.mark.parametrize(("which", "features"), [("relevance", relevance.FEATURES), ("score", flow.FEATURES)])
-def test_weights_that_lack_a_figure_or_a_phase_say_which_and_what_to_do(which: str, features: tuple[str, ...]) -> None:
-    told = every_weight().model_dump()
-    del told[which]["opening"][features[0]]
+def test_weights_that_lack_a_feature_or_a_phase_say_which_and_what_to_do(which: str, features: tuple[str, ...]) -> None:
+    weights = every_weight().model_dump()
+    del weights[which]["opening"][features[0]]
     with pytest.raises(WeightsError, match=rf"{which} has no weight '{features[0]}'; .*schemarouter tune"):
-        typed(TOYS, Weights.model_validate(told))
-    del told[which]["opening"]
+        typed(TOYS, Weights.model_validate(weights))
+    del weights[which]["opening"]
     with pytest.raises(WeightsError, match="'opening'"):
-        typed(TOYS, Weights.model_validate(told))
+        typed(TOYS, Weights.model_validate(weights))

@@ -34,8 +34,8 @@ MASS_UNIT = {"name": "mass_unit", "type": "string", "enum": ["kg", "g"]}
 
 def endpoint(route: str, about: str, takes: list[Field], gives: list[Field], effect: str = "read") -> Capability:
     provider, _, operation = route.partition(".")
-    told = {"provider": provider, "operation": operation, "description": about, "effect": effect, "outputs": gives}
-    return Capability.model_validate({**told, "parameters": [{"required": True, **item} for item in takes]})
+    fields = {"provider": provider, "operation": operation, "description": about, "effect": effect, "outputs": gives}
+    return Capability.model_validate({**fields, "parameters": [{"required": True, **item} for item in takes]})
 
 
 DEPOT = Catalog(
@@ -145,22 +145,22 @@ def test_a_transient_error_brings_the_same_route_back(view: CatalogView, error: 
 
 @every_view
 @pytest.mark.parametrize(
-    ("error", "cure"),
+    ("error", "action"),
     [("lease_expired: renew it", "leases.renew_lease"), ("record_locked: by somebody", "stock.unlock_record")],
 )
-def test_a_lasting_error_brings_its_cure_up(view: CatalogView, error: str, cure: str) -> None:
+def test_a_lasting_error_brings_its_corrective_action_up(view: CatalogView, error: str, action: str) -> None:
     query = "Move the blue pump"
     before = ranked(ran(query, "stock.find_item", view=view), view)
     after = ranked(ran(query, "stock.find_item", "stock.move_item", error=error, view=view), view)
-    assert after.ids[0] == cure
-    assert after.parts[cure]["error"] > before.parts[cure]["error"] == 0.0
+    assert after.ids[0] == action
+    assert after.parts[action]["error"] > before.parts[action]["error"] == 0.0
 
 
 @every_view
-def test_after_the_cure_the_route_that_failed_comes_back(view: CatalogView) -> None:
+def test_after_the_corrective_action_the_route_that_failed_comes_back(view: CatalogView) -> None:
     state = ran("Move the blue pump", "stock.find_item", "stock.move_item", error="lease_expired: x", view=view)
-    cure = viewed(DEPOT, view)["leases.renew_lease"]
-    state = state.observe(Call(cure.route_id, {}), Observation("ran", {"valid_to": "x"}), cure, incomplete=True)
+    action = viewed(DEPOT, view)["leases.renew_lease"]
+    state = state.observe(Call(action.route_id, {}), Observation("ran", {"valid_to": "x"}), action, incomplete=True)
     assert ranked(state, view).ids[0] == "stock.move_item"
 
 
@@ -170,15 +170,15 @@ def test_executed_and_finished_routes_do_not_win_again(view: CatalogView) -> Non
     for done in (["stock.find_item"], ["stock.find_item", "stock.weigh_item"]):
         found = ranked(ran(query, *done, view=view), view)
         following = "stock.weigh_item" if len(done) == 1 else "stock.move_item"
-        places = {route: found.ids.index(route) for route in (*done, following)}
-        assert places[following] < min(places[route] for route in done), places
+        ranks = {route: found.ids.index(route) for route in (*done, following)}
+        assert ranks[following] < min(ranks[route] for route in done), ranks
 
 
 def features(state: ExecutionState, *names: str) -> dict[str, set[str]]:
-    """By figure, the routes of the depot at which it is not 0, where no route is likely by itself."""
+    """By feature, the routes of the depot at which it is not 0, where no route is likely by itself."""
     made = depot("full")
     table = made.features(state.original_query, state, np.full(len(made.ids), -30.0))
-    return {name: {made.ids[place] for place in np.flatnonzero(table[:, INDEX[name]] > 1e-3)} for name in names}
+    return {name: {made.ids[index] for index in np.flatnonzero(table[:, INDEX[name]] > 1e-3)} for name in names}
 
 
 def test_a_route_that_failed_is_marked_by_what_its_error_calls_for() -> None:
@@ -189,8 +189,8 @@ def test_a_route_that_failed_is_marked_by_what_its_error_calls_for() -> None:
     locked = ran("Move it", "stock.find_item", "stock.move_item", error="record_locked")
     assert features(locked, *kinds) == {"finished": done, "retry": set(), "failed": last, "resumed": set()}
     item = DEPOT["stock.unlock_record"]
-    cured = locked.observe(Call(item.route_id, {}), Observation("ran", {"owner": "x"}), item, incomplete=True)
-    assert features(cured, *kinds) == {
+    corrected = locked.observe(Call(item.route_id, {}), Observation("ran", {"owner": "x"}), item, incomplete=True)
+    assert features(corrected, *kinds) == {
         "finished": {*done, "stock.unlock_record"}, "retry": set(), "failed": set(), "resumed": last
     }  # fmt: skip
 
@@ -209,7 +209,7 @@ def later_decision_points(surface: Surface, catalog: Catalog) -> list[DecisionPo
 def finished(retriever: Typed, point: DecisionPoint) -> set[str]:
     """Routes that have given all their outputs and are not to be called again."""
     history = History.of(point.state, retriever.contracts)
-    return {retriever.ids[place] for place in history.finished.nonzero()[0]} - set(point.coming)
+    return {retriever.ids[index] for index in history.finished.nonzero()[0]} - set(point.coming)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

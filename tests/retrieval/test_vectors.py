@@ -206,7 +206,7 @@ def test_a_file_under_the_name_of_another_is_computed_anew(tmp_path: Path) -> No
     assert entry_vectors(StubEncoder(), ["b"], tmp_path).tobytes() == fresh(StubEncoder(), ["b"]).tobytes()
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     entry_vectors(StubEncoder(), TEXTS, tmp_path)
     (path,) = stored(tmp_path)
     path.unlink()

@@ -26,8 +26,8 @@ def weights_of(relevance_weights: Mapping[str, float], score: Mapping[str, float
 
 
 def every_weight() -> Weights:
-    """A different weight for every figure and phase, of both signs."""
-    values = iter(((place * 37) % 23 - 11) / 8 for place in range(1000))
+    """A different weight for every feature and phase, of both signs."""
+    values = iter(((number * 37) % 23 - 11) / 8 for number in range(1000))
     return Weights(
         relevance={phase: {name: next(values) for name in relevance.FEATURES} for phase in flow.PHASES},
         score={phase: {name: next(values) for name in flow.FEATURES} for phase in flow.PHASES},

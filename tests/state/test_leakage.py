@@ -105,7 +105,7 @@ def test_values_are_not_searched() -> None:
     refuse_forbidden({"a": "condition_name", "b": ["condition_name"], "c": "condition_name=x"})
 
 
-def test_told_before_unknown_fields_and_duplicates() -> None:
+def test_reported_before_unknown_fields_and_duplicates() -> None:
     for data in (
         b'{"what":1,"condition_name":1}',
         b'{"a":{"condition_name":1},"a":1}',

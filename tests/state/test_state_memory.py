@@ -55,7 +55,7 @@ def test_known_entries_in_another_order_or_twice_are_refused(state: ExecutionSta
             state.canonical_json()
     if len(held) > 1 and name != "executed_registered_route_ids":
         state.__dict__[name] = held[::-1]
-        with pytest.raises(StateError, match=f"{name}: .* stands after"):
+        with pytest.raises(StateError, match=f"{name}: .* comes after"):
             state.canonical_json()
 
 

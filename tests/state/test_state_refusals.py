@@ -66,7 +66,7 @@ def test_parse_refuses_bad_lists_by_name(name: str, items: Any) -> None:
 def test_parse_refuses_unsorted_entries_by_name() -> None:
     fields = json.loads(after({"mass": 1, "remark": "x"}).canonical_json())
     fields["observation_field_names"].reverse()
-    with pytest.raises(StateError, match="observation_field_names: 'mass' stands after 'remark'"):
+    with pytest.raises(StateError, match="observation_field_names: 'mass' comes after 'remark'"):
         ExecutionState.parse(json.dumps(fields).encode())
 
 

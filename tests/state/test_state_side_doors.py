@@ -153,7 +153,7 @@ def test_bad_values_neither_enter_nor_leave(name: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("leave", EXITS)
-def test_smuggled_forbidden_field_is_told_apart(leave: Callable[[ExecutionState], Any]) -> None:
+def test_smuggled_forbidden_field_is_distinguished(leave: Callable[[ExecutionState], Any]) -> None:
     with pytest.raises(ForbiddenFieldError, match="Gold-Next"):
         leave(tampered("Gold-Next Route Id", "a.b"))
     with pytest.raises(ForbiddenFieldError, match="condition_name"):

@@ -160,9 +160,9 @@ class Flow:
         open_ = ~(history.finished | history.pending)[c.gives.entry]
         weight = c.gives.weight * free * open_
         anywhere = c.gives.maximum(weight * by_kind[c.gives.what], c.size)
-        here = c.gives.maximum(weight * np.where(c.give_pair >= 0, by_pair[c.give_pair], 0.0), c.size)
+        same_provider = c.gives.maximum(weight * np.where(c.give_pair >= 0, by_pair[c.give_pair], 0.0), c.size)
         table[:, INDEX["gives_missing"]] = anywhere
-        table[:, INDEX["gives_missing_here"]] = here
+        table[:, INDEX["gives_missing_here"]] = same_provider
         table[:, INDEX["gives_missing_log"]] = np.log((anywhere + _MIN_SUPPLY) / _MIN_SUPPLY)
         table[:, INDEX["gives_missing_fitting"]] = anywhere * query.whole[:, 3]
 
@@ -257,13 +257,13 @@ class Flow:
         c = self._c
         free = ~(history.finished | history.pending)
         failed = history.executed[history.pending[history.executed]][-1]
-        here = c.provider == c.provider[failed]
+        same_provider = c.provider == c.provider[failed]
         error = self._relevance.error_words(error_stems(error_class)) * free
         corrective = self._relevance.error_words(corrective_stems(error_class)) * free
         table[:, INDEX["error_words"]] = error
         table[:, INDEX["cure_words"]] = np.sqrt(error * corrective)
-        table[:, INDEX["error_words_here"]] = error * here
-        table[:, INDEX["cure_words_here"]] = corrective * here
+        table[:, INDEX["error_words_here"]] = error * same_provider
+        table[:, INDEX["cure_words_here"]] = corrective * same_provider
         kinds = np.zeros(len(c.kinds), np.bool_)
         kinds[c.needs.what[c.needs.entry == failed]] = True
         shares = c.needs.maximum(kinds[c.needs.what], c.size) > 0

@@ -46,7 +46,7 @@ def gives(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:
     return found
 
 
-def told(entries: Sequence[Entry], contracts: Contracts, edges: Edges) -> dict[tuple[str, str], float]:
+def read_back(entries: Sequence[Entry], contracts: Contracts, edges: Edges) -> dict[tuple[str, str], float]:
     """Edges by names."""
     rows = zip(edges.entry.tolist(), edges.what.tolist(), edges.weight.tolist(), strict=True)
     return {(entries[entry].id, contracts.kinds[what]): weight for entry, what, weight in rows}
@@ -56,8 +56,8 @@ def told(entries: Sequence[Entry], contracts: Contracts, edges: Edges) -> dict[t
 @given(entries=catalogs())
 def test_needs_and_gives_are_what_the_contracts_say(entries: list[Entry]) -> None:
     contracts = Contracts(entries)
-    assert told(entries, contracts, contracts.needs) == needs(entries)
-    assert told(entries, contracts, contracts.gives) == gives(entries)
+    assert read_back(entries, contracts, contracts.needs) == needs(entries)
+    assert read_back(entries, contracts, contracts.gives) == gives(entries)
     for edges in (contracts.needs, contracts.gives):
         assert (np.diff(edges.entry) >= 0).all()
 
@@ -67,27 +67,27 @@ def test_needs_and_gives_are_what_the_contracts_say(entries: list[Entry]) -> Non
 def test_pairs_meet_where_one_provider_needs_what_another_entry_of_it_gives(entries: list[Entry]) -> None:
     contracts = Contracts(entries)
     provider = {entry.id: provider_of(entry) for entry in entries}
-    wanted, given_by = list(needs(entries)), list(told(entries, contracts, contracts.gives))
-    required = list(told(entries, contracts, contracts.needs))
-    places = {(provider[entry], kind) for entry, kind in wanted}
-    assert contracts.pairs == len(places)
+    wanted, given_by = list(needs(entries)), list(read_back(entries, contracts, contracts.gives))
+    required = list(read_back(entries, contracts, contracts.needs))
+    pairs = {(provider[entry], kind) for entry, kind in wanted}
+    assert contracts.pairs == len(pairs)
     for (entry, kind), pair, own in zip(given_by, contracts.give_pair, contracts.give_own_need, strict=True):
         same = {
             (provider[required[edge][0]], required[edge][1]) for edge in np.flatnonzero(contracts.need_pair == pair)
         }
-        assert same == ({(provider[entry], kind)} & places)
+        assert same == ({(provider[entry], kind)} & pairs)
         assert (required[own] if own >= 0 else None) == ((entry, kind) if (entry, kind) in required else None)
 
 
 @FEW
-@given(entries=catalogs(least=1), data=st.data())
+@given(entries=catalogs(min_size=1), data=st.data())
 def test_missing_is_what_is_needed_less_what_was_observed(entries: list[Entry], data: st.DataObject) -> None:
     ran = data.draw(st.lists(st.integers(0, len(entries) - 1), unique=True, max_size=3))
-    state = executed([entries[place] for place in ran])
+    state = executed([entries[index] for index in ran])
     retriever = typed(entries)
     contracts = retriever.contracts
     history = History.of(state, contracts)
-    done = {entries[place].id for place in np.flatnonzero(history.finished)}
+    done = {entries[index].id for index in np.flatnonzero(history.finished)}
     assert done >= set(state.executed_registered_route_ids)
     seen = {*state.observation_semantic_ids, *state.observation_field_names}
     lacking: Counter[str] = Counter()
@@ -108,28 +108,28 @@ def test_missing_is_what_is_needed_less_what_was_observed(entries: list[Entry], 
 @given(entries=catalogs())
 def test_meanings_and_fields_are_what_the_contracts_say(entries: list[Entry]) -> None:
     contracts = Contracts(entries)
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         item = entry.capability
         taken = {kind_of(p) for p in item.parameters} if item else set()
         given_by = {kind_of(o) for o in item.outputs} if item else set()
-        common = set(contracts.takes_meaning.what[contracts.takes_meaning.entry == place].tolist())
+        common = set(contracts.takes_meaning.what[contracts.takes_meaning.entry == index].tolist())
         assert len(common) == len(taken)
-        assert contracts.meanings_taken[place] == max(len(taken), 1)
-        assert len(contracts.meanings_given.get(place, [])) == len(given_by)
-        assert len(common & set(contracts.meanings_given.get(place, []))) == len(taken & given_by)
-        assert contracts.required_count[place] == max(len(item.required_parameters) if item else 0, 1)
-        assert contracts.read[place] == (item is None or item.effect == "read")
-        assert contracts.destructive[place] == (item is not None and item.effect == "destructive")
+        assert contracts.meanings_taken[index] == max(len(taken), 1)
+        assert len(contracts.meanings_given.get(index, [])) == len(given_by)
+        assert len(common & set(contracts.meanings_given.get(index, []))) == len(taken & given_by)
+        assert contracts.required_count[index] == max(len(item.required_parameters) if item else 0, 1)
+        assert contracts.read[index] == (item is None or item.effect == "read")
+        assert contracts.destructive[index] == (item is not None and item.effect == "destructive")
 
 
 @FEW
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.floats(0, 9)), max_size=9))
-def test_most_and_total_go_over_the_edges_of_an_entry(rows: list[tuple[int, int, float]]) -> None:
+def test_maximum_and_total_go_over_the_edges_of_an_entry(rows: list[tuple[int, int, float]]) -> None:
     edges = Edges.of(rows)
-    for place in range(5):
-        weights = [weight for entry, _, weight in rows if entry == place]
-        assert edges.maximum(edges.weight, 5)[place] == max(weights, default=0.0)
-        assert edges.total(edges.weight, 5)[place] == pytest.approx(sum(weights))
+    for index in range(5):
+        weights = [weight for entry, _, weight in rows if entry == index]
+        assert edges.maximum(edges.weight, 5)[index] == max(weights, default=0.0)
+        assert edges.total(edges.weight, 5)[index] == pytest.approx(sum(weights))
 
 
 def only(item: Capability) -> Contracts:
@@ -157,7 +157,7 @@ def test_a_quantity_is_a_dimension_with_a_unit_and_the_same_for_takers_and_giver
     contracts = only(capability("u.convert", "read", [MASS], [MASS, {**MASS, "name": "out", "unit": "t"}]))
     assert sorted(contracts.quantities) == [("mass", "kg"), ("mass", "t")]
     taken = contracts.takes_quantity.what.tolist()
-    assert [contracts.quantities[place] for place in taken] == [("mass", "kg")]
+    assert [contracts.quantities[index] for index in taken] == [("mass", "kg")]
     assert contracts.gives_quantity.what.size == 2
 
 

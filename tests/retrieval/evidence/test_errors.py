@@ -25,7 +25,7 @@ def test_lasting_classes_do_not(error_class: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error_class", "cure"),
+    ("error_class", "verb"),
     [
         ("lease_expired", "renew"),
         ("record_locked", "unlock"),
@@ -35,11 +35,11 @@ def test_lasting_classes_do_not(error_class: str) -> None:
         ("consent_missing", "record"),
     ],
 )
-def test_a_lasting_class_names_the_verb_that_cures_it(error_class: str, cure: str) -> None:
-    assert corrective_stems(error_class)[stem(cure)] == 1.0
+def test_a_lasting_class_names_its_corrective_action(error_class: str, verb: str) -> None:
+    assert corrective_stems(error_class)[stem(verb)] == 1.0
 
 
-def test_a_class_that_says_nothing_known_has_no_cure() -> None:
+def test_a_class_that_says_nothing_known_has_no_corrective_action() -> None:
     assert corrective_stems("unclassified") == corrective_stems("") == corrective_stems("zebra_quux") == {}
 
 
@@ -62,7 +62,7 @@ def test_any_name_of_the_state_contract_is_answered(error_class: str) -> None:
         assert "" not in stems
 
 
-def test_faults_of_the_development_surface_are_transient_exactly_when_nothing_cures_them() -> None:
+def test_faults_of_the_development_surface_are_transient_exactly_when_they_have_no_corrective_action() -> None:
     for task in load_surface("development").tasks:
         for fault in task.key.faults:
             assert is_transient(fault.error.partition(":")[0]) == (not fault.cured_by), fault.error

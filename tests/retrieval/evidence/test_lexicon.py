@@ -1,4 +1,4 @@
-"""The bridge: which terms are found in a request, what they weigh, and what its packaged lists may hold."""
+"""The cross-lingual lexicon: which terms are found in a request, what they weigh, and what its packaged lists may hold."""
 
 from __future__ import annotations
 
@@ -27,60 +27,60 @@ every_list = pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 
 
 def made(folder: Path, **lists: dict[str, list[str]]) -> Lexicon:
-    """A bridge of these lists: language -> term -> what it means."""
+    """A lexicon of these lists: language -> term -> what it means."""
     for language, terms in lists.items():
-        told = {term: {"means": means, "from": "catalog:shop.find_order"} for term, means in terms.items()}
-        (folder / f"{language}.json").write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
+        listed = {term: {"means": means, "from": "catalog:shop.find_order"} for term, means in terms.items()}
+        (folder / f"{language}.json").write_text(json.dumps(listed, ensure_ascii=False), encoding="utf-8")
     return Lexicon(folder)
 
 
 def test_the_longest_term_wins_and_nothing_inside_it_is_found_again(tmp_path: Path) -> None:
-    bridge = made(
+    lexicon = made(
         tmp_path, ko={"창고": ["warehouse"], "창고 이동": ["transfer"], "이동": ["move"]}, es={"pedido": ["order"]}
     )
-    assert bridge.stems("창고 이동해 줘", "ko") == {"transfer": 1.0}
-    assert bridge.stems("창고로 이동", "ko") == {stem("warehouse"): 1.0, stem("move"): 1.0}
-    assert bridge.stems("창고 이동", "es") == {}
+    assert lexicon.stems("창고 이동해 줘", "ko") == {"transfer": 1.0}
+    assert lexicon.stems("창고로 이동", "ko") == {stem("warehouse"): 1.0, stem("move"): 1.0}
+    assert lexicon.stems("창고 이동", "es") == {}
 
 
 def test_terms_of_spaced_languages_begin_words_and_may_be_longer_than_one(tmp_path: Path) -> None:
-    bridge = made(
+    lexicon = made(
         tmp_path, es={"pedid": ["order"], "orden de compra": ["purchase"], "compra": ["buy"], "dido": ["wrong"]}
     )
-    assert bridge.stems("Los PEDIDOS", "es") == {"order": 1.0}
-    assert bridge.stems("la orden de compra", "es") == {stem("purchase"): 1.0}
-    assert bridge.stems("la orden de la compra", "es") == {stem("buy"): 1.0}
+    assert lexicon.stems("Los PEDIDOS", "es") == {"order": 1.0}
+    assert lexicon.stems("la orden de compra", "es") == {stem("purchase"): 1.0}
+    assert lexicon.stems("la orden de la compra", "es") == {stem("buy"): 1.0}
 
 
 def test_terms_of_unspaced_languages_are_found_anywhere(tmp_path: Path) -> None:
-    bridge = made(tmp_path, ja={"予約": ["booking"], "会議室": ["room"]})
-    assert bridge.stems("次の会議室予約を頼む", "ja") == {stem("booking"): 1.0, "room": 1.0}
+    lexicon = made(tmp_path, ja={"予約": ["booking"], "会議室": ["room"]})
+    assert lexicon.stems("次の会議室予約を頼む", "ja") == {stem("booking"): 1.0, "room": 1.0}
 
 
 def test_parts_of_german_compounds_count_less_and_short_words_have_none(tmp_path: Path) -> None:
-    bridge = made(tmp_path, de={"rechnung": ["invoice"], "mahn": ["remind"]}, en={"voice": ["wrong"]})
-    assert bridge.stems("Eine Rechnung", "de") == {stem("invoice"): 1.0}
-    assert bridge.stems("Lieferantenrechnung", "de") == {stem("invoice"): 0.7}
-    assert bridge.stems("Mahnrechnung", "de") == {"remind": 1.0, stem("invoice"): 0.7}
-    assert bridge.stems("xrechnung", "de") == {}
-    assert bridge.stems("zzzzzzzmahn", "de") == {}, "a part of four letters stands in too many words"
-    assert bridge.stems("multivoiced", "en") == {}, "only German builds compounds"
+    lexicon = made(tmp_path, de={"rechnung": ["invoice"], "mahn": ["remind"]}, en={"voice": ["wrong"]})
+    assert lexicon.stems("Eine Rechnung", "de") == {stem("invoice"): 1.0}
+    assert lexicon.stems("Lieferantenrechnung", "de") == {stem("invoice"): 0.7}
+    assert lexicon.stems("Mahnrechnung", "de") == {"remind": 1.0, stem("invoice"): 0.7}
+    assert lexicon.stems("xrechnung", "de") == {}
+    assert lexicon.stems("zzzzzzzmahn", "de") == {}, "a part of four letters stands in too many words"
+    assert lexicon.stems("multivoiced", "en") == {}, "only German builds compounds"
 
 
 def test_a_term_shares_its_weight_among_its_meanings_and_a_stem_is_capped(tmp_path: Path) -> None:
-    bridge = made(tmp_path, es={"mover": ["move", "shift", "moves", "transfer"], "llevar": ["move"]})
+    lexicon = made(tmp_path, es={"mover": ["move", "shift", "moves", "transfer"], "llevar": ["move"]})
     share = 1 / math.sqrt(3)
-    assert bridge.stems("mover", "es") == pytest.approx({"move": share, "shift": share, "transfer": share})
-    assert bridge.stems("mover y llevar", "es")["move"] == pytest.approx(1 + share)
-    assert bridge.stems("llevar " * 9, "es") == {"move": 2.0}
+    assert lexicon.stems("mover", "es") == pytest.approx({"move": share, "shift": share, "transfer": share})
+    assert lexicon.stems("mover y llevar", "es")["move"] == pytest.approx(1 + share)
+    assert lexicon.stems("llevar " * 9, "es") == {"move": 2.0}
 
 
 def test_mixed_requests_are_korean_and_english(tmp_path: Path) -> None:
     lists = {"ko": {"주문": ["order"]}, "en": {"parcel": ["shipment"]}, "ja": {"注文": ["wrong"]}}
-    bridge = made(tmp_path, **lists)
-    assert bridge.stems("이 주문 parcel 注文", "mixed") == {"order": 1.0, "shipment": 1.0}
-    assert bridge.stems("이 주문 parcel", "ko") == {"order": 1.0}
-    assert bridge.stems("이 주문 parcel", "unknown") == bridge.stems("이 주문 parcel", "fr") == {}
+    lexicon = made(tmp_path, **lists)
+    assert lexicon.stems("이 주문 parcel 注文", "mixed") == {"order": 1.0, "shipment": 1.0}
+    assert lexicon.stems("이 주문 parcel", "ko") == {"order": 1.0}
+    assert lexicon.stems("이 주문 parcel", "unknown") == lexicon.stems("이 주문 parcel", "fr") == {}
 
 
 @pytest.mark.slow
@@ -97,13 +97,13 @@ def test_weights_are_above_0_and_at_most_2_for_any_text(text: str, language: str
 def test_terms_found_anywhere_are_what_a_naive_left_to_right_search_finds(text: str) -> None:
     terms = {"ab": ["one"], "aba": ["two"], "bb": ["three"], "b a": ["four"], "abab": ["five"]}
     found: dict[str, float] = {}
-    place = 0
-    while place < len(text):
-        here = max((term for term in terms if text.startswith(term, place)), key=len, default="")
-        if here:
-            word = stem(terms[here][0])
+    start = 0
+    while start < len(text):
+        longest = max((term for term in terms if text.startswith(term, start)), key=len, default="")
+        if longest:
+            word = stem(terms[longest][0])
             found[word] = min(2.0, found.get(word, 0.0) + 1.0)
-        place += len(here) or 1
+        start += len(longest) or 1
     assert _of_letters().stems(text, "ko") == found
 
 
@@ -117,7 +117,7 @@ def _of_letters() -> Lexicon:
         )
 
 
-def told(**entry: Any) -> str:
+def entry_json(**entry: Any) -> str:
     return json.dumps({"pedido": entry})
 
 
@@ -126,14 +126,14 @@ def told(**entry: Any) -> str:
     [
         ("{", "not JSON"),
         ("[]", "dictionary"),
-        (told(means=[], **{"from": "catalog:a.b"}), "pedido.means"),
-        (told(means=["order"]), "pedido.from"),
-        (told(means=["order"], **{"from": "a.b"}), "pattern"),
-        (told(means=["order"], **{"from": "frozen:en-01"}), "pattern"),
-        (told(means=["order"], **{"from": "catalog:a b"}), "pattern"),
-        (told(means=[3], **{"from": "catalog:a.b"}), "pedido.means.0"),
-        (told(means="order", **{"from": "catalog:a.b"}), "pedido.means"),
-        (told(means=["order"], note="x", **{"from": "catalog:a.b"}), "pedido.note"),
+        (entry_json(means=[], **{"from": "catalog:a.b"}), "pedido.means"),
+        (entry_json(means=["order"]), "pedido.from"),
+        (entry_json(means=["order"], **{"from": "a.b"}), "pattern"),
+        (entry_json(means=["order"], **{"from": "frozen:en-01"}), "pattern"),
+        (entry_json(means=["order"], **{"from": "catalog:a b"}), "pattern"),
+        (entry_json(means=[3], **{"from": "catalog:a.b"}), "pedido.means.0"),
+        (entry_json(means="order", **{"from": "catalog:a.b"}), "pedido.means"),
+        (entry_json(means=["order"], note="x", **{"from": "catalog:a.b"}), "pedido.note"),
         (json.dumps({"pedido": "order"}), "pedido"),
     ],
 )
@@ -207,5 +207,5 @@ def test_every_meaning_is_a_word_of_the_catalog(path: Path) -> None:
 
 @every_list
 def test_every_term_is_found_in_a_request_that_is_nothing_else(path: Path) -> None:
-    bridge = shared_lexicon()
-    assert [term for term in entries(path) if not bridge.stems(term, path.stem)] == []
+    lexicon = shared_lexicon()
+    assert [term for term in entries(path) if not lexicon.stems(term, path.stem)] == []

@@ -1,4 +1,4 @@
-"""Every figure of what a request says of an entry by itself: its value where it fires, and 0 where it does not."""
+"""Every feature from the request alone: its value where it fires, and 0 where it does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Table = dict[str, list[float]]
     [
         # Of equal length: c * 2.2 / (c + 1.2), relative to the best.
         ([{"a": 1, "x": 3}, {"a": 4}], {"a": 1}, [1 / (8.8 / 5.2), 1]),
-        # Lengths 1 and 4 of 2.5 on average: 1.2 * (0.5 + 0.5 * length / 2.5) in the place of 1.2.
+        # Lengths 1 and 4 of 2.5 on average: 1.2 * (0.5 + 0.5 * length / 2.5) instead of 1.2.
         ([{"a": 1}, {"a": 1, "x": 3}], {"a": 1}, [1, (1 + 0.84) / (1 + 1.56)]),
         # In 2 and in 1 of 3 documents.
         ([{"a": 1, "b": 1}, {"a": 1, "c": 1}, {"d": 2}], {"a": 1, "b": 1},
@@ -75,20 +75,20 @@ def test_before_anything_has_run_every_clause_counts_in_full() -> None:
 
 
 def test_a_clause_counts_less_by_the_square_of_how_far_it_is_answered() -> None:
-    told, before = left(True, False, False), left(False, False, False)
-    assert told["words_left"] == pytest.approx([0, 0.96 * 0.2, 0.96])
-    assert told["meaning_left"] == pytest.approx([0, 0.96 * 0.6, 0.96 * 0.4])
-    assert told["both_left"] == pytest.approx([0, math.sqrt(0.96 * 0.2 * 0.6), math.sqrt(0.96 * 0.4)])
-    assert told["first_left"] == [0.2, 0.4, 1.0]
-    assert all(told[name] == before[name] for name in told if not name.endswith("_left"))
+    values, before = left(True, False, False), left(False, False, False)
+    assert values["words_left"] == pytest.approx([0, 0.96 * 0.2, 0.96])
+    assert values["meaning_left"] == pytest.approx([0, 0.96 * 0.6, 0.96 * 0.4])
+    assert values["both_left"] == pytest.approx([0, math.sqrt(0.96 * 0.2 * 0.6), math.sqrt(0.96 * 0.4)])
+    assert values["first_left"] == [0.2, 0.4, 1.0]
+    assert all(values[name] == before[name] for name in values if not name.endswith("_left"))
     # The second entry leaves 0.75 of the first clause and 0.84 of the second: both are open.
     assert left(False, True, False)["first_left"] == [1.0, 0.5, 0.1]
     assert left(False, True, False)["words_left"] == pytest.approx([0.75, 0.375, 0.84])
 
 
 def test_once_every_clause_is_answered_nothing_is_left() -> None:
-    told = left(True, False, True)
-    assert [told[name] for name in told if name.endswith("_left")] == [[0.0] * 3] * 4
+    values = left(True, False, True)
+    assert [values[name] for name in values if name.endswith("_left")] == [[0.0] * 3] * 4
 
 
 # --- a catalog --------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def shop(number: int) -> list[Entry]:
     made = [
         endpoint("bank.pay_bill", "", [text("amount")], []),
         endpoint("mail.send_parcel", "", [ITEM], []),
-        *(endpoint(f"mail.other_{chr(97 + place)}", "", [text("name")], []) for place in range(number - 2)),
+        *(endpoint(f"mail.other_{chr(97 + extra)}", "", [text("name")], []) for extra in range(number - 2)),
     ]
     return sorted((Entry(item.route_id, item.description, item) for item in made), key=lambda entry: entry.id)
 
@@ -132,29 +132,29 @@ def said(query: str, entries: Sequence[Entry], **cosines: float) -> dict[str, di
 
 def test_a_meaning_counts_by_how_far_it_stands_out() -> None:
     # One cosine of 1 among three of 0: 0.75 above the mean, with a deviation of root 3 / 4.
-    told = said("query", shop(4), parcel=1.0)
-    assert told["meaning_whole"] == {"mail.send_parcel": round(math.sqrt(3) / 4, 6)}
+    values = said("query", shop(4), parcel=1.0)
+    assert values["meaning_whole"] == {"mail.send_parcel": round(math.sqrt(3) / 4, 6)}
     assert said("query", shop(4))["meaning_whole"] == {}
     # Among 26 it stands five deviations out, and no more than four count.
     assert said("query", shop(26), parcel=1.0)["meaning_whole"] == {"mail.send_parcel": 1.0}
 
 
 def test_a_provider_means_what_its_best_entry_does() -> None:
-    told = said("query", shop(4), parcel=1.0)["provider_meaning"]
-    assert told == dict.fromkeys(("mail.send_parcel", "mail.other_a", "mail.other_b"), 0.25)
+    values = said("query", shop(4), parcel=1.0)["provider_meaning"]
+    assert values == dict.fromkeys(("mail.send_parcel", "mail.other_a", "mail.other_b"), 0.25)
 
 
 def test_words_of_the_whole_and_of_each_clause() -> None:
-    told = said("Pay a bill, then send a parcel and parcel", shop(4))
-    assert told["words_clause"] == {"bank.pay_bill": 1.0, "mail.send_parcel": 1.0}
-    assert sorted(told["words_whole"]) == ["bank.pay_bill", "mail.send_parcel"]
-    assert max(told["words_whole"].values()) == 1.0
+    values = said("Pay a bill, then send a parcel and parcel", shop(4))
+    assert values["words_clause"] == {"bank.pay_bill": 1.0, "mail.send_parcel": 1.0}
+    assert sorted(values["words_whole"]) == ["bank.pay_bill", "mail.send_parcel"]
+    assert max(values["words_whole"].values()) == 1.0
     assert said("nothing of the kind", shop(4))["words_whole"] == {}
 
 
 def test_a_clause_is_answered_by_words_and_meaning_in_equal_parts_and_its_best_entry_in_full() -> None:
-    told = said("query parcel", shop(4), pay=1.0)["first_left"]
-    assert told == {"mail.send_parcel": 1.0, "bank.pay_bill": round(math.sqrt(3) / 4, 6)}
+    values = said("query parcel", shop(4), pay=1.0)["first_left"]
+    assert values == {"mail.send_parcel": 1.0, "bank.pay_bill": round(math.sqrt(3) / 4, 6)}
 
 
 def test_the_share_of_an_operation_that_is_said() -> None:
@@ -165,8 +165,8 @@ def test_the_share_of_an_operation_that_is_said() -> None:
 
 
 def test_the_words_of_a_provider_are_those_of_all_its_entries() -> None:
-    told = said("the bank", shop(4))["provider_words"]
-    assert told == {"bank.pay_bill": 1.0}
+    values = said("the bank", shop(4))["provider_words"]
+    assert values == {"bank.pay_bill": 1.0}
     assert set(said("parcel", shop(4))["provider_words"]) == {"mail.send_parcel", "mail.other_a", "mail.other_b"}
 
 
@@ -179,11 +179,11 @@ def test_an_identifier_is_like_an_example_by_its_form_and_its_letters() -> None:
 
 def test_a_word_counts_most_in_an_operation_then_provider_description_field() -> None:
     field: Field = {"name": "lamp", "type": "string"}
-    places = {
+    items = {
         "x.lamp": endpoint("x.lamp", "", [], []), "lamp.x": endpoint("lamp.x", "", [], []),
         "x.described": endpoint("x.described", "lamp", [], []), "x.taking": endpoint("x.taking", "", [field], []),
     }  # fmt: skip
-    entries = [Entry(route, item.description, item) for route, item in sorted(places.items())]
-    told = said("lamp", entries)["words_whole"]
-    assert sorted(told, key=lambda route: -told[route]) == ["x.lamp", "lamp.x", "x.described", "x.taking"]
-    assert len(set(told.values())) == 4
+    entries = [Entry(route, item.description, item) for route, item in sorted(items.items())]
+    values = said("lamp", entries)["words_whole"]
+    assert sorted(values, key=lambda route: -values[route]) == ["x.lamp", "lamp.x", "x.described", "x.taking"]
+    assert len(set(values.values())) == 4

@@ -19,7 +19,7 @@ def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
     assert stem(one) == stem(other)
 
 
-def test_function_words_numbers_and_other_scripts_carry_nothing() -> None:
+def test_function_words_numbers_and_other_scripts_have_no_stem() -> None:
     assert content_stems("Please get the orders of these customers") == ["order", "custom"]
     assert content_stems("4471, 3.5, 2026-05-01, 設備 설비") == []
     assert content_stems("") == content_stems("the of and to") == []

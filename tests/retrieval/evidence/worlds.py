@@ -20,22 +20,22 @@ fields: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "identifier": st.sampled_from([False, False, True]),
     }
 )
-sets = st.lists(fields, max_size=4, unique_by=lambda told: str(told["name"]))
+sets = st.lists(fields, max_size=4, unique_by=lambda field: str(field["name"]))
 
 
 @st.composite
-def catalogs(draw: st.DrawFn, *, least: int = 0) -> list[Entry]:
-    """At `least` that many and up to six entries, sorted by id; some of them are plain text."""
+def catalogs(draw: st.DrawFn, *, min_size: int = 0) -> list[Entry]:
+    """From `min_size` to six entries, sorted by id; some of them are plain text."""
     made = []
-    for number in range(draw(st.integers(least, 6))):
+    for number in range(draw(st.integers(min_size, 6))):
         provider = draw(st.sampled_from(["a", "b"]))
         item = Capability(
             provider=provider,
             operation=f"do_{number}",
             description="",
             effect=draw(st.sampled_from(["read", "write", "destructive"])),
-            parameters=tuple(Parameter(required=draw(st.integers(0, 3)) > 0, **told) for told in draw(sets)),
-            outputs=tuple(OutputField(**told) for told in draw(sets)),
+            parameters=tuple(Parameter(required=draw(st.integers(0, 3)) > 0, **field) for field in draw(sets)),
+            outputs=tuple(OutputField(**field) for field in draw(sets)),
         )
         plain = draw(st.integers(0, 5)) == 0
         made.append(Entry(item.route_id, describe(item), None if plain else item))
@@ -47,6 +47,6 @@ def executed(entries: Sequence[Entry], *, query: str = "Weigh it") -> ExecutionS
     state = ExecutionState.start(query)
     for item in (entry.capability for entry in entries):
         if item is not None:
-            given = {output.name: f"x{place}" for place, output in enumerate(item.outputs)}
+            given = {output.name: f"x{index}" for index, output in enumerate(item.outputs)}
             state = state.observe(Call(item.route_id, {}), Observation("ran", given), item, incomplete=True)
     return state

@@ -1,4 +1,4 @@
-"""A yard of seventeen endpoints in which every figure of the typed retriever can be reckoned by hand."""
+"""A yard of seventeen endpoints in which every feature of the typed retriever can be computed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemarouter.state import Call, ExecutionState, Observation
 from tests.retrieval.typed import typed
 
 Field = Mapping[str, Any]
-# The logarithm of odds of an entry that nobody wants: whatever is multiplied by them is nothing.
+# The log odds of an entry that nothing wants: multiplied by these odds a value is 0.
 UNLIKELY = -40.0
 
 NAME = {"name": "name", "type": "string"}
@@ -35,9 +35,9 @@ def endpoint(
     route: str, about: str, takes: Sequence[Field], gives: Sequence[Field], effect: str = "read"
 ) -> Capability:
     provider, _, operation = route.partition(".")
-    told = {"provider": provider, "operation": operation, "description": about, "effect": effect}
+    fields = {"provider": provider, "operation": operation, "description": about, "effect": effect}
     required = [{"required": True, **item} for item in takes]
-    return Capability.model_validate({**told, "parameters": required, "outputs": list(gives)})
+    return Capability.model_validate({**fields, "parameters": required, "outputs": list(gives)})
 
 
 def text(name: str) -> Field:
@@ -77,17 +77,17 @@ def yard() -> Typed:
 def ran(*routes: str, error: str = "", query: str = QUERY) -> ExecutionState:
     """The state after these routes gave all they register; the last one failed where an error is given."""
     state = ExecutionState.start(query)
-    for place, route in enumerate(routes):
+    for index, route in enumerate(routes):
         item = YARD[route]
         values = {output.name: 2.5 if output.type == "number" else f"{output.name}-1" for output in item.outputs}
-        failed = error and place == len(routes) - 1
+        failed = error and index == len(routes) - 1
         seen = Observation("error", {"status": "error", "error": error}) if failed else Observation("ran", values)
         state = state.observe(Call(route, {}), seen, item, incomplete=True)
     return state
 
 
-def figure(name: str, state: ExecutionState, **wanted: float) -> dict[str, float]:
-    """One figure by route, where it is not 0; `wanted` holds logarithms of odds by route, with ``_`` for the dot."""
+def feature(name: str, state: ExecutionState, **wanted: float) -> dict[str, float]:
+    """One feature by route, where it is not 0; `wanted` holds log odds by route, with ``_`` for the dot."""
     made = yard()
     log_odds = np.asarray([wanted.get(route.replace(".", "_"), UNLIKELY) for route in made.ids])
     column = made.features(state.original_query, state, log_odds)[:, INDEX[name]]
