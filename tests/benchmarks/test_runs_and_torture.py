@@ -26,7 +26,6 @@ def test_runs_are_measured_beside_each_other(monkeypatch: pytest.MonkeyPatch) ->
         (10, "one process"),
         (10, "two workers"),
         (5, "one process"),
-        (5, "two workers"),
     ]
     assert all(row.median_ms > 0 and row.peak_mb is not None and row.peak_mb > 10 for row in rows)
     assert rows[0].ratio == rows[3].ratio == rows[5].ratio == 1
