@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +14,7 @@ import pytest
 from conditions.registry import CONDITIONS
 from schemarouter.agents.registry import AGENTS
 from schemarouter.retrieval.registry import RETRIEVERS
+from tests.cli.program import inside
 from tests.markdown import ROOT, code_blocks, run_command
 
 DOCS = ROOT / "docs"
@@ -51,3 +54,15 @@ def output_of(command: str, folder: Path) -> str:
 def plain(text: str) -> str:
     """Text however its lines were broken."""
     return " ".join(text.split())
+
+
+def test_the_reference_of_the_command_line_has_every_command_with_its_options() -> None:
+    page = runpy.run_path(str(DOCS / "conf.py"))["command_line"]()
+    sections = dict(re.findall(r"^## schemarouter (.+?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
+    for group in ("", "lock", "list", "state"):
+        overview = inside(*filter(None, [group]), "--help").out.partition("Commands")[2]
+        for name in re.findall(r"^│ ([a-z]+) ", overview, re.MULTILINE):
+            named = f"{group} {name}".strip()
+            said = inside(*named.split(), "--help").out
+            options = set(re.findall(r"^│[ *]+(--?[a-z-]+)", said, re.MULTILINE)) - {"--help"}
+            assert options <= set(re.findall(r"^- `(--?[a-z-]+)", sections[named], re.MULTILINE)), named
