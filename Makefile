@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help experiment test quick check format lock bench torture clean
+.PHONY: help experiment test quick check format docs lock bench torture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ check: .venv/.dev  ## lint, format, types
 format: .venv/.dev  ## mend what the linter and the formatter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/.docs  ## build the site of docs/ in docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs docs/_build/html
 
 lock: .venv/.base  ## write the lock of the surface
 	$(BIN)/schemarouter lock write
@@ -60,5 +63,9 @@ torture: .venv/.base  ## kill two hundred runs at random moments and compare
 	$(PIP) --editable '.[bench]'
 	touch $@
 
+.venv/.docs: .venv/.base
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 clean:  ## take the environment and caches away
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis docs/_build

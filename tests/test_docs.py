@@ -11,9 +11,10 @@ import pytest
 from conditions.storage.run_directory import RunHeader, ShardHeader
 from gates.aggregate import Aggregate
 from gates.verdict import Verdict
+from tests.markdown import ROOT, code_blocks
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+PAGES = sorted(path for part in ("*.md", "howto/*.md", "reference/*.md") for path in (ROOT / "docs").glob(part))
+DOCUMENTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FOLDERS = "|".join(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")))
 PATH = re.compile(rf"(?<![\w./-])(?:{FOLDERS})/[\w./*-]*[\w*/]")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)")
@@ -70,7 +71,7 @@ def test_every_field_of_the_documents_of_a_run_is_described() -> None:
 def test_the_code_of_the_page_on_running_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "running.md").read_text("utf-8"), re.DOTALL | re.M)
+    (block,) = (body for language, body in code_blocks(ROOT / "docs" / "running.md") if language == "python")
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "docs/running.md", "exec"), {})
     printed = capsys.readouterr().out

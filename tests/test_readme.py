@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,10 +12,9 @@ import pytest
 from schemarouter.catalog import from_openai_tools
 from schemarouter.retrieval import registry
 from schemarouter.retrieval.registry import build_retriever
+from tests.markdown import ROOT, code_blocks, run_command
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+BLOCKS = code_blocks(ROOT / "README.md")
 PYTHON = [body for language, body in BLOCKS if language == "python"]
 SHELL = [
     line.partition("  #")[0].strip()
@@ -72,14 +68,11 @@ def test_a_retriever_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 def test_every_command_works_as_written(tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     (tmp_path / "runs").mkdir()
     allowed = {"schemarouter gate runs/mine": {1}, "state check": {3}}
     assert len(SHELL) >= 9
     for command in SHELL:
-        done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
+        done = run_command(command, tmp_path)
         expected = next((codes for part, codes in allowed.items() if part in command), {0})
         assert done.returncode in expected, (command, done.stdout[-500:], done.stderr[-500:])
         assert "Traceback" not in done.stderr
