@@ -13,7 +13,6 @@ import numpy as np
 from gates.aggregate import CompleteRun, EpisodesCounted
 from gates.criteria import SLICE_MEASURES, Criteria, rate
 from gates.episode_table import EpisodeTable, GridSums, TaskSums
-from gates.intervals import logit_t
 from gates.measures import BY_NAME
 from gates.repeats import repeats
 from gates.statistics import Statistics
@@ -118,7 +117,7 @@ def _slice(part: TaskSums, statistics: Statistics) -> Slice:
             numerator=sums[0],
             denominator=sums[1],
             value=rate(sums),
-            interval=logit_t(numerator, denominator, cell_index, statistics.rules.level),
+            interval=statistics.of_slice(numerator, denominator, cell_index),
         )
     return rates
 

@@ -20,6 +20,8 @@ from gates.bootstrap import (
 )
 from gates.episode_table import EpisodeRow, GridSums
 from gates.intervals import (
+    LOGIT_T,
+    PERCENTILE,
     RAO_WU,
     Interval,
     difference,
@@ -30,6 +32,13 @@ from gates.intervals import (
 )
 from gates.measures import Measure
 from preregistration.protocol import StatisticsRules
+
+# The key of each method in a verdict.
+_NAMES = {PERCENTILE: "percentile", RAO_WU: "rao_wu", LOGIT_T: "logit_t"}
+
+
+def _lonely_note(cells: int) -> str:
+    return f"undefined: {cells} cells hold one task, and an interval needs two in each"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +94,29 @@ class Statistics:
         rao_wu = ratio_draws(above, below, self.rao_wu_counts, factors=self.factors)
         return [RatioDraws(*pair, plain[index], rao_wu[index]) for index, pair in enumerate(pairs)]
 
+    @cached_property
+    def lonely(self) -> int:
+        """Cells that hold one task: what it differs by from others of its cell is not known, so there is no interval."""
+        return self.design.sizes.count(1)
+
+    def _undefined(self, methods: Sequence[str]) -> dict[str, Interval]:
+        return {_NAMES[method]: Interval(None, None, method, note=_lonely_note(self.lonely)) for method in methods}
+
+    def of_slice(self, numerator: Integers, denominator: Integers, cell_index: Integers) -> Interval:
+        """Logit-t interval of a rate over part of the tasks; (n_tasks,) each."""
+        lonely = int(np.count_nonzero(np.unique(cell_index, return_counts=True)[1] == 1))
+        if lonely:
+            return Interval(None, None, LOGIT_T, note=_lonely_note(lonely))
+        return logit_t(numerator, denominator, cell_index, self.rules.level)
+
     def of_measure(self, rows: Sequence[EpisodeRow], item: Measure) -> dict[str, Interval]:
         """Intervals of one measure of one condition: percentile, Rao-Wu and, for rates, logit-t."""
         return self.intervals(self.draw([self.sums(rows, item)])[0], item)
 
     def intervals(self, draws: RatioDraws, item: Measure) -> dict[str, Interval]:
         """As `of_measure`, from draws already made."""
+        if self.lonely:
+            return self._undefined((PERCENTILE, RAO_WU, LOGIT_T) if item.rate else (PERCENTILE, RAO_WU))
         level = self.rules.level
         if not item.rate:
             return {
@@ -113,6 +139,8 @@ class Statistics:
 
     def differences(self, a: RatioDraws, b: RatioDraws, item: Measure) -> dict[str, Interval]:
         """As `of_difference`, from draws already made."""
+        if self.lonely:
+            return self._undefined((PERCENTILE, RAO_WU))
         level = self.rules.level
         if not item.rate:
             return {

@@ -50,8 +50,11 @@ def ratio(rows: Iterable[EpisodeRow], item: Measure) -> tuple[int, int]:
 @st.composite
 def aggregates(draw: st.DrawFn) -> CompleteRun:
     """Some tasks in some cells, two catalogs, episodes and whole conditions missing; hits are among their events."""
-    tasks = tuple(f"t{n}" for n in range(draw(st.integers(1, 9))))
-    cells = {task: draw(st.sampled_from(["deep/en", "deep/ko", "flat/en", "flat/ko"])) for task in tasks}
+    named = st.sampled_from(["deep/en", "deep/ko", "flat/en", "flat/ko"])
+    # Two of each, so that there are intervals, and now and then one alone, so that there are none.
+    drawn = [cell for cell in draw(st.lists(named, min_size=1, max_size=4)) for _ in range(2)]
+    cells = {f"t{n}": cell for n, cell in enumerate([*drawn, *draw(st.lists(named, max_size=1))])}
+    tasks = tuple(cells)
     random = draw(st.randoms(use_true_random=False))
     conditions = draw(st.lists(st.sampled_from(CONDITIONS), min_size=1, unique=True))
     maximum = draw(st.sampled_from([0, 1, 3, 9_000]))
@@ -67,6 +70,13 @@ def aggregates(draw: st.DrawFn) -> CompleteRun:
                 if random.random() < kept:
                     rows.append(EpisodeRow(task, catalog, condition, EpisodeCounts(**values)))
     return complete_run(Plan(tasks, (100, 250), tuple(conditions)), rows, cells)
+
+
+def alone(sizes: Sequence[int], names: Sequence[str]) -> dict[str, Interval]:
+    """No interval: some cells hold one task."""
+    note = f"undefined: {list(sizes).count(1)} cells hold one task, and an interval needs two in each"
+    methods = {"percentile": "percentile", "rao_wu": RAO_WU, "logit_t": "logit-t"}
+    return {name: Interval(None, None, methods[name], note=note) for name in names}
 
 
 class Plain:
@@ -97,6 +107,8 @@ class Plain:
     def measure(self, rows: Sequence[EpisodeRow], item: Measure) -> dict[str, Interval]:
         pair = self.sums(rows, item)
         plain, fewer = self.draws(pair, self.counts, None), self.draws(pair, self.fewer, self.factors)
+        if 1 in self.design.sizes:
+            return alone(self.design.sizes, ("percentile", "rao_wu", *(["logit_t"] if item.rate else [])))
         if not item.rate:
             return {"percentile": percentile(plain), "rao_wu": percentile(fewer, method=RAO_WU)}
         return {
@@ -109,6 +121,8 @@ class Plain:
         a, b = (self.sums(self.result.select(name), item) for name in (AWARE, PROGRESSIVE))
         plain = [self.draws(pair, self.counts, None) for pair in (a, b)]
         fewer = [self.draws(pair, self.fewer, self.factors) for pair in (a, b)]
+        if 1 in self.design.sizes:
+            return alone(self.design.sizes, ("percentile", "rao_wu"))
         if not item.rate:
             return {
                 "percentile": difference(plain[0], plain[1]),
@@ -130,7 +144,11 @@ class Plain:
         for name in SHOWN[:3]:
             num, den = self.sums(rows, BY_NAME[name])
             above, below = ratio(rows, BY_NAME[name])
-            interval = logit_t(num[inside], den[inside], self.design.cell_index[inside])
+            index = self.design.cell_index[inside]
+            sizes = [index.tolist().count(cell) for cell in set(index.tolist())]
+            interval = logit_t(num[inside], den[inside], index)
+            if 1 in sizes:
+                interval = alone(sizes, ("logit_t",))["logit_t"]
             value = above / below if below else None
             rates[name] = SliceEstimate(numerator=above, denominator=below, value=value, interval=interval)
         return rates

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from conditions.running.plan import Plan
 from gates.bootstrap import (
     DesignError,
     ratio_draws,
     resample_counts,
 )
+from gates.episode_table import EpisodeRow
+from gates.gate import judge
 from gates.intervals import (
     difference,
     exact_binomial,
@@ -23,8 +27,13 @@ from gates.intervals import (
     rate_difference_percentile,
     rate_percentile,
 )
+from gates.measures import EpisodeCounts
+from preregistration.names import PROGRESSIVE, STATE_AWARE
 from tests.gates.test_bootstrap import ints
 from tests.strategies import laws
+from tests.toys import complete_run, toy_protocol
+
+NONE = EpisodeCounts(**dict.fromkeys((field.name for field in fields(EpisodeCounts)), 0))
 
 
 def test_percentile_interpolates_linearly() -> None:
@@ -216,3 +225,28 @@ def test_a_resampling_by_no_whole_numbers_is_refused_with_what_came(given: dict[
     plain: dict[str, object] = {"sizes": [2, 3], "iterations": 4, "seed": 0, **given}
     with pytest.raises(DesignError, match=message):
         resample_counts(plain.pop("sizes"), **plain)  # type: ignore[arg-type]
+
+
+def test_a_cell_of_one_task_leaves_every_interval_undefined_and_supports_nothing() -> None:
+    cells = {"t0": "deep/en", "t1": "deep/en", "t2": "flat/ko"}
+    rows = [
+        EpisodeRow(task, 12, name, replace(NONE, episodes=1, passed=1, schema_tokens=tokens))
+        for task in cells
+        for name, tokens in ((STATE_AWARE, 100), (PROGRESSIVE, 5_378))
+    ]
+    run = complete_run(Plan(tuple(cells), (12,), (STATE_AWARE, PROGRESSIVE)), rows, cells)
+    protocol = toy_protocol(20)
+    rules = protocol.statistics.model_copy(update={"stratify_by": "stratum_language"})
+    tokens = judge(run, protocol.model_copy(update={"statistics": rules})).criteria[3]
+    assert tokens.passed and tokens.estimate == -5_278
+    assert not any(tokens.supported_by.values())
+    assert {interval.low for interval in tokens.intervals.values()} == {None}
+    assert all("1 cells hold one task" in interval.note for interval in tokens.intervals.values())
+
+
+def test_a_difference_that_is_the_same_in_every_task_has_the_exact_bound_whatever_its_last_bits() -> None:
+    events = np.full(30, 10)
+    one, other = np.full(30, 3), np.full(30, 1)
+    draws = np.full(500, 0.3), np.where(np.arange(500) % 2, 0.1, np.nextafter(0.1, 1))
+    interval = rate_difference_percentile(*draws, (one, events), (other, events))
+    assert interval.method.startswith("exact binomial") and interval.width is not None and interval.width > 0.1
