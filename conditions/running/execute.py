@@ -12,6 +12,7 @@ import orjson
 
 from conditions.running.engines.base import Engine
 from conditions.running.engines.jobs import Done, Job
+from conditions.running.interrupts import noted_interrupts
 from conditions.running.plan import WHOLE, Plan, Shard, Unit
 from conditions.running.spending import LimitReachedError, Spending
 from conditions.storage.append_log import Log
@@ -176,9 +177,10 @@ class _ShardRun:
             ShardWriter(self._shard_path, self._header, self._spending.add_recorded) as writer,
         ):
             self._progress(len(writer.finished))
-            with closing(self._engine.run(self._jobs(writer))) as finished:
+            with noted_interrupts() as raise_lost, closing(self._engine.run(self._jobs(writer))) as finished:
                 for done in finished:
                     self._take(done, writer, timing)
+                    raise_lost()
             if self._spending.reached and len(writer.finished) < len(self._units):
                 raise LimitReachedError(
                     f"stopped at {self._spending.reached}, {len(writer.finished)} of {len(self._units)} episodes done; "

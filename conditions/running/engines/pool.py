@@ -17,6 +17,7 @@ from pebble import ProcessExpired, ProcessPool
 from conditions.running.engines.base import BatchOutcome, MakeRunner, WorkersLostError, batch_timeout, drive
 from conditions.running.engines.jobs import NO_LIMITS, Done, Job, Limits, perform
 from conditions.running.engines.process_local import ProcessLocal, ignore_interrupts
+from conditions.running.interrupts import blocked_interrupts
 from conditions.running.runner import Runner
 from schemarouter.environ import ONE_THREAD, environment
 from schemarouter.gc_tuning import reduced_gc
@@ -89,7 +90,9 @@ class _PoolWorkers:
         timeout = batch_timeout(jobs, self._limits)
         future: Future[list[Done]]
         try:
-            future = self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)
+            # The first batch starts the threads that start the workers.
+            with blocked_interrupts():
+                future = self._pool.schedule(_work, args=(self._limits, jobs), timeout=timeout)
         except RuntimeError as error:
             # The pool has broken since the last check, or could not be started.
             future = Future()
