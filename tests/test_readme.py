@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from schemarouter.catalog import from_openai_tools
-from schemarouter.retrieval import registry
-from schemarouter.retrieval.registry import build_retriever
 from tests.markdown import ROOT, code_blocks, run_command
 
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = code_blocks(ROOT / "README.md")
 PYTHON = [body for language, body in BLOCKS if language == "python"]
 SHELL = [
@@ -41,6 +37,10 @@ TOOLS = [
 ]
 
 
+def test_one_screen_is_enough() -> None:
+    assert len(README.splitlines()) <= 90
+
+
 def test_the_condition_runs_in_a_loop_of_ones_own() -> None:
     calls = iter([("orders.refund", {"order_id": "4471"}), ("mail.notify", {"order_id": "4471"}), None])
     shown: list[tuple[str, ...]] = []
@@ -56,21 +56,11 @@ def test_the_condition_runs_in_a_loop_of_ones_own() -> None:
     assert names["condition"].state.stable_observed_identifiers == ("RF-1",)
 
 
-def test_a_retriever_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("shortest")
-    exec(compile(PYTHON[1], "README.md", "exec"), module.__dict__)
-    monkeypatch.setitem(sys.modules, "shortest", module)
-    monkeypatch.setitem(registry.RETRIEVERS, "shortest", "shortest")
-    ranking = build_retriever("rrf(bm25,shortest)", from_openai_tools(TOOLS)).rank("cancel an order", k=3)
-    assert set(ranking.ids) == {"orders.refund", "mail.notify", "orders.cancel"}
-    assert ranking.ids[0] == "orders.cancel"
-
-
 @pytest.mark.slow
 def test_every_command_works_as_written(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     allowed = {"schemarouter gate runs/mine": {1}, "state check": {3}}
-    assert len(SHELL) >= 9
+    assert len(SHELL) >= 6
     for command in SHELL:
         done = run_command(command, tmp_path)
         expected = next((codes for part, codes in allowed.items() if part in command), {0})
