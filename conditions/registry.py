@@ -1,4 +1,4 @@
-"""The conditions by name. A new one is a file and one line here."""
+"""The conditions by name. A new one is a file and one line here; CONTRIBUTING says what a run needs besides."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from typing import Protocol
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.errors import SchemaRouterError
 
-# Decimals to which scores are rounded before they are ordered, so that ties do not depend on the last bits of a BLAS.
+# Decimals to which scores that come of a BLAS are rounded before they are ordered, so that no last bit decides a tie. Sums of
+# lexical scores and of reciprocal ranks have one order and need no rounding.
 SCORE_DECIMALS = 6
 
 
