@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help experiment test quick check format docs lock bench torture clean
+.PHONY: help experiment test quick check format docs lock bench soak torture clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,12 @@ lock: .venv/.base  ## write the lock of the surface
 
 bench: .venv/.bench  ## measure everything side by side; BENCH=--quick for half a minute
 	$(BIN)/python -m benchmarks $(BENCH)
+
+soak: .venv/.dev  ## every test five times, on fresh clones, with five seeds and no examples from before
+	for seed in 1 2 3 4 5; do \
+		rm -rf .soak && git clone -q . .soak && \
+		(cd .soak && "$(CURDIR)"/$(BIN)/python -m pytest -q -n 2 --hypothesis-seed=$$seed) || exit 1; \
+	done; rm -rf .soak
 
 torture: .venv/.base  ## kill two hundred runs at random moments and compare
 	$(BIN)/python -m benchmarks.torture $(TORTURE)

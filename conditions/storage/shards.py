@@ -92,6 +92,14 @@ def _location(name: str, number: int) -> str:
     return f"{name}, line {number}"
 
 
+def _repair(name: str, number: int) -> str:
+    """How a shard that a disk has damaged is put right."""
+    return (
+        f"put a copy of {name} in its place, or keep the {number - 1} lines before (head -n {number - 1}), and run the same "
+        "command again: it runs the rest."
+    )
+
+
 _HEAD, _MIDDLE, _TAIL = b'{"chain":"', b'","record":', b"}\n"
 _CHAIN = slice(len(_HEAD), len(_HEAD) + 64)
 _RECORD = slice(_CHAIN.stop + len(_MIDDLE), -len(_TAIL))
@@ -103,7 +111,7 @@ def split_line(line: bytes, name: str, number: int) -> tuple[str, bytes]:
     Raises InvalidRunError, naming the file and the line's number, for anything else.
     """
     if not (line.startswith(_HEAD) and line.startswith(_MIDDLE, _CHAIN.stop) and line.endswith(_TAIL)):
-        raise InvalidRunError(f"{_location(name, number)}: not a record line.")
+        raise InvalidRunError(f"{_location(name, number)}: not a record line; {_repair(name, number)}")
     return line[_CHAIN].decode("ascii", "replace"), line[_RECORD]
 
 
@@ -170,7 +178,8 @@ def read_lines(path: Path) -> Iterator[ShardHeader | RawLine]:
                 chain = next_chain(chain, record)
                 if chain != stored:
                     raise InvalidRunError(
-                        f"{_location(name, number)}: the digest chain is broken: this line or one before it was altered."
+                        f"{_location(name, number)}: the digest chain is broken: this line or one before it was altered; "
+                        f"{_repair(name, number)}"
                     )
                 yield RawLine(record, name, number, chain)
     except OSError as error:

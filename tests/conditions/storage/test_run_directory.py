@@ -393,3 +393,19 @@ def test_what_ends_a_run_is_raised_and_not_that_the_shard_could_not_be_closed(
         raise KeyError("first")
     with pytest.raises(InvalidRunError, match="finished work is kept"), ShardWriter(path, HEADER):
         pass
+
+
+@pytest.mark.parametrize("damage", [lambda line: b"\0" * len(line), lambda line: line[: len(line) // 2] + b"\n"])
+def test_a_damaged_line_in_the_middle_is_refused_with_a_remedy_that_helps(
+    damage: Callable[[bytes], bytes], shard: Path
+) -> None:
+    whole = shard.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    shard.write_bytes(b"".join([*lines[:2], damage(lines[2]), *lines[3:]]))
+    with pytest.raises(InvalidRunError, match=r"line [34]: .*or keep the ([23]) lines before \(head -n \1\)"):
+        records_of(shard)
+    shard.write_bytes(b"".join(lines[:2]))
+    with ShardWriter(shard, HEADER) as writer:
+        for record in RECORDS[1:]:
+            writer.append(record)
+    assert shard.read_bytes() == whole
