@@ -66,7 +66,7 @@ class VerdictProvenance(Document):
     episodes: EpisodesCounted
     """How many episodes count."""
     agent_note: str
-    """What the agent is, and that it is no language model."""
+    """What the agent declares of itself."""
 
 
 class Verdict(Document):
