@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gates.aggregate import CompleteRun, EpisodesCounted
+from gates.aggregate import CompleteRun, EpisodesCounted, endings
 from gates.criteria import SLICE_MEASURES, Criteria, rate
 from gates.episode_table import EpisodeTable, GridSums, TaskSums
 from gates.intervals import logit_t
@@ -48,6 +48,7 @@ def judge(run: CompleteRun, protocol: Protocol) -> Verdict:
         passed=all(item.passed for item in judged),
         criteria=judged,
         conditions={name: _estimates(criteria, name) for name in run.plan.conditions},
+        endings=endings(criteria.sums, run.plan),
         slices=_slices(criteria.sums, statistics, run.cells),
         repeats=repeats(run.rows, run.plan),
         notes=(*_notes(run.rows, run.infrastructure_attempts),),
