@@ -21,7 +21,7 @@ from conditions.storage.shards import SHARD_GLOB, RawLine, read_lines, shard_nam
 from gates.episode_table import EpisodeRow, EpisodeTable, GridSums, TaskSums
 from gates.exploratory import check_stamp
 from gates.identities import ReferenceData
-from gates.measures import MEASURES, EpisodeCounts, measure
+from gates.measures import ENDINGS, MEASURES, EpisodeCounts, measure
 from gates.repeats import RepeatedMeasure, repeats
 from gates.replay import Replay
 from preregistration.names import SR_CONDITIONS
@@ -75,6 +75,8 @@ class Aggregate(Document):
     """Attempts that ended by an infrastructure failure; all are kept, and were run again."""
     conditions: dict[str, dict[str, MeasureSums]]
     """Every measure by condition."""
+    endings: dict[str, dict[str, int]]
+    """How many episodes ended for each reason, by condition and reason; they add up to its episodes."""
     repeats: dict[str, dict[str, RepeatedMeasure]]
     """Every measure by condition in each repeat; empty for a single run of the grid."""
     rows: Annotated[
@@ -121,6 +123,7 @@ class CompleteRun:
             episodes=EpisodesCounted(counted=len(self.rows), expected=len(self.plan.units)),
             infrastructure_attempts=self.infrastructure_attempts,
             conditions={name: measure_sums(sums.by_task(name)) for name in self.plan.conditions},
+            endings=endings(sums, self.plan),
             repeats=repeats(self.rows, self.plan),
             rows=self.rows,
         )
@@ -134,6 +137,14 @@ def measure_sums(sums: TaskSums) -> dict[str, MeasureSums]:
         value = numerator / denominator if denominator else None
         measures[item.name] = MeasureSums(numerator=numerator, denominator=denominator, value=value)
     return measures
+
+
+def endings(sums: GridSums, plan: Plan) -> dict[str, dict[str, int]]:
+    """How many episodes ended for each reason, by condition and reason."""
+    by_condition = {name: sums.by_task(name) for name in plan.conditions}
+    return {
+        name: {reason: part.total(count) for reason, count in ENDINGS.items()} for name, part in by_condition.items()
+    }
 
 
 def compare_identities(stored: Identities, actual: Identities, where: str) -> None:

@@ -130,6 +130,10 @@ class TaskSums:
         numerator, denominator = self.pair(item)
         return int(numerator.sum()), int(denominator.sum())
 
+    def total(self, name: str) -> int:
+        """One count over all tasks."""
+        return int(self.values[:, COLUMN[name]].sum())
+
     def within(self, inside: npt.NDArray[np.bool_]) -> TaskSums:
         """The same with only the tasks that `inside`, (n_tasks,) bool, selects; the others count as without episodes."""
         return TaskSums(np.where(inside[:, np.newaxis], self.values, 0), self.present & inside)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gates.aggregate import CompleteRun, EpisodesCounted
+from gates.aggregate import CompleteRun, EpisodesCounted, endings
 from gates.criteria import SLICE_MEASURES, Criteria, rate
 from gates.episode_table import EpisodeTable, GridSums, TaskSums
 from gates.measures import BY_NAME
@@ -47,6 +47,7 @@ def judge(run: CompleteRun, protocol: Protocol) -> Verdict:
         passed=all(item.passed for item in judged),
         criteria=judged,
         conditions={name: _estimates(criteria, name) for name in run.plan.conditions},
+        endings=endings(criteria.sums, run.plan),
         slices=_slices(criteria.sums, statistics, run.cells),
         repeats=repeats(run.rows, run.plan),
         notes=(*_notes(run.rows, run.infrastructure_attempts),),
@@ -62,10 +63,18 @@ def judge(run: CompleteRun, protocol: Protocol) -> Verdict:
 
 
 def _agent_note(agent: str) -> str:
-    """What a reader has to know of the agent: what it says of itself, and that it is no language model."""
+    """What a reader has to know of the agent: what it declares, and nothing that it does not."""
     name = agent.partition("(")[0]
-    summary = agents.declaration(name).summary if name in agents.AGENTS else "unknown here"
-    return f"The agent, {agent}, {summary}. It knows the plan: this measures retrieval, not a language model."
+    if name not in agents.AGENTS:
+        return f"The agent, {agent}, unknown here."
+    declared = agents.declaration(name)
+    if declared.knows_plan:
+        says = "It knows the plan: this measures retrieval, not a language model."
+    else:
+        qualities = {"deterministic": declared.deterministic, "simulated": declared.simulated}
+        said = " and ".join(f"is {'' if holds else 'not '}declared {name}" for name, holds in qualities.items())
+        says = f"It is not told the plan, {said}: this measures retrieval and the agent together."
+    return f"The agent, {agent}, {declared.summary}. {says}"
 
 
 def _estimates(criteria: Criteria, condition: str) -> dict[str, Estimate]:

@@ -66,7 +66,7 @@ class VerdictProvenance(Document):
     episodes: EpisodesCounted
     """How many episodes count."""
     agent_note: str
-    """What the agent is, and that it is no language model."""
+    """What the agent declares of itself."""
 
 
 class Verdict(Document):
@@ -84,6 +84,8 @@ class Verdict(Document):
     """All six, in order."""
     conditions: dict[str, dict[str, Estimate]]
     """Every measure by condition."""
+    endings: dict[str, dict[str, int]]
+    """As in the aggregate."""
     slices: dict[str, dict[str, dict[str, dict[str, SliceEstimate]]]]
     """Three rates by slicing (``catalog``, ``language``, ``stratum``), group and condition."""
     repeats: dict[str, dict[str, RepeatedMeasure]]

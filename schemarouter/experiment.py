@@ -47,7 +47,7 @@ from schemarouter.catalog.views import VIEWS, CatalogView
 from schemarouter.disk_cache import no_cache
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 from schemarouter.files import write_whole
-from schemarouter.records import EpisodeRecord
+from schemarouter.records import OUTCOMES, Ended, EpisodeRecord
 from schemarouter.retrieval import registry as retrievers
 from schemarouter.tokens import TokenCounter, cached_counts
 from surface.loader import load_surface
@@ -89,6 +89,15 @@ class Run:
             raise InvalidRunError(f"{self.folder} is not complete: {finished} of {expected} episodes.")
         for path in sorted(self.folder.glob(SHARD_GLOB)):
             yield from (line.record for line in read_shard(path) if isinstance(line, ShardLine))
+
+    def endings(self) -> dict[str, dict[str, int]]:
+        """How many episodes ended for each reason, by condition and reason. Raises InvalidRunError unless the run is complete."""
+        counts = {name: dict.fromkeys(OUTCOMES, 0) for name in self.plan.conditions}
+        for record in self.records():
+            last = record.events[-1]
+            if isinstance(last, Ended) and last.reason in OUTCOMES:
+                counts[record.condition][last.reason] += 1
+        return counts
 
 
 def run_experiment(

@@ -127,6 +127,11 @@ class StateChanged:
     type: Literal["state"] = "state"
 
 
+Reason = Literal["completed", "stalled", "turn_limit", "agent_stopped", "time_limit", "exception", "infrastructure"]
+# Why an episode can have ended; an infrastructure failure is no outcome.
+OUTCOMES: tuple[str, ...] = tuple(reason for reason in get_args(Reason) if reason != "infrastructure")
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """The episode ended.
@@ -139,7 +144,7 @@ class Ended:
     """
 
     turn: StrictInt
-    reason: Literal["completed", "stalled", "turn_limit", "agent_stopped", "time_limit", "exception", "infrastructure"]
+    reason: Reason
     detail: str
     steps_completed: tuple[str, ...]
     type: Literal["ended"] = "ended"

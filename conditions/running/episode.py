@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,10 +44,48 @@ _INFRASTRUCTURE_ERRNOS = frozenset(
     )
 )  # fmt: skip
 
+_INFRASTRUCTURE_TYPES = (MemoryError, ConnectionError, TimeoutError, socket.gaierror)
+# The same of clients that may not be installed: by class name, with its package where others could have that name too.
+_CLIENT_ERRORS = frozenset({
+    "ConnectError", "ConnectTimeout", "ReadTimeout", "WriteTimeout", "PoolTimeout", "APIConnectionError", "APITimeoutError",
+    "NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ClientConnectionError", "httpx.NetworkError",
+    "httpx.TimeoutException", "httpx.RemoteProtocolError", "requests.ConnectionError", "requests.Timeout",
+})  # fmt: skip
+# So many errors are looked at: one that wraps another may be wrapped itself, and they can form a circle.
+_MAX_WRAPPED = 32
+
 
 def is_infrastructure(error: BaseException) -> bool:
-    """Whether an error is an infrastructure failure: out of memory, or trouble with disk, network or host."""
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _INFRASTRUCTURE_ERRNOS)
+    """Whether an error is, or wraps, an infrastructure failure: out of memory, or trouble with disk, network or host."""
+    errors = [error]
+    for current in errors:
+        if _struck(current):
+            return True
+        errors += [item for item in _wrapped(current) if not any(item is known for known in errors)]
+        del errors[_MAX_WRAPPED:]
+    return False
+
+
+def _struck(error: BaseException) -> bool:
+    """Whether an error itself is an infrastructure failure; its text is never looked at."""
+    if isinstance(error, _INFRASTRUCTURE_TYPES) or (
+        isinstance(error, OSError) and error.errno in _INFRASTRUCTURE_ERRNOS
+    ):
+        return True
+    kinds = type(error).__mro__
+    names = {kind.__name__ for kind in kinds} | {
+        f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in kinds
+    }
+    return not names.isdisjoint(_CLIENT_ERRORS)
+
+
+def _wrapped(error: BaseException) -> list[BaseException]:
+    """The errors that an error names as its cause: as a traceback shows them, as a reason, in a group, or as arguments."""
+    found: list[object] = [error.__cause__ or (None if error.__suppress_context__ else error.__context__)]
+    found.append(vars(error).get("reason"))
+    found += error.args if isinstance(error, OSError) else ()
+    found += error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return [item for item in found if isinstance(item, BaseException)]
 
 
 def plain_text(value: object) -> str:

@@ -204,7 +204,7 @@ class _ShardRun:
         self._spending.add_done(done)
         if done.final:
             raise InfrastructureError(
-                f"{name}: infrastructure failure ({done.failure}); it is recorded, nothing is lost, "
+                f"{name}: infrastructure failure ({' '.join(done.failure.split())}); it is recorded, nothing is lost, "
                 "and the same command runs this episode again."
             )
         self._progress(len(writer.finished))

@@ -1,4 +1,4 @@
-"""The interface of an agent: what it sees, what it does, and the guide that only the reference agents are given."""
+"""The interface of an agent: what it sees, what it does, what it declares, and the guide to the plan."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 from schemarouter.catalog import Catalog, Contract, matches_type
+from schemarouter.retrieval.spec import Declaration
 from schemarouter.state import Call, Observation
 
 REQUEST_MORE_TOOLS = "REQUEST_MORE_TOOLS"
@@ -76,13 +77,28 @@ class Action:
 
 
 class Guide(Protocol):
-    """Knowledge of the task's plan, for agents whose own choices are not what is measured."""
+    """Knowledge of the task's plan, for agents that declare `knows_plan`: their own choices are not what is measured."""
 
     def next_call(self) -> Call | None:
         """Return the call that completes the next required step, or None when the task is complete."""
 
     def literals(self) -> Sequence[SeenValue]:
         """Return the values that the query states, with the contracts of the parameters they are for."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeclaration(Declaration):
+    """What a registered agent takes, and what a verdict says of it; of one that declares nothing, nothing is claimed.
+
+    Attributes:
+        knows_plan: Whether it is handed the `Guide` of each episode; all others get None.
+        deterministic: Whether one spec, its seed included, always does the same in the same episode.
+        simulated: Whether a program chooses its actions, and no language model.
+    """
+
+    knows_plan: bool = False
+    deterministic: bool = False
+    simulated: bool = False
 
 
 class Agent(Protocol):

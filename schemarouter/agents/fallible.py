@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import random
 
-from schemarouter.agents.base import Action, AgentView, Guide, SeenValues, arguments_from, observed_values
+from schemarouter.agents.base import (
+    Action,
+    AgentDeclaration,
+    AgentView,
+    Guide,
+    SeenValues,
+    arguments_from,
+    observed_values,
+)
 from schemarouter.agents.reference import Reference
-from schemarouter.retrieval.spec import Declaration, Option
+from schemarouter.retrieval.spec import Option
 from schemarouter.state import Call
 
-DECLARATION = Declaration(
+DECLARATION = AgentDeclaration(
     name="fallible",
     summary="as reference, but calls another of the tools shown in a share of its turns",
     options={
         "slip": Option(float, "0.1", minimum=0.0, maximum=1.0),
         "seed": Option(int, "0", minimum=0),
     },
+    knows_plan=True,
+    deterministic=True,
+    simulated=True,
 )
 
 

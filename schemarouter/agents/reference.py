@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from schemarouter.agents.base import Action, AgentView, Guide, SeenValues, arguments_from, observed_values
-from schemarouter.retrieval.spec import Declaration, Option
+from schemarouter.agents.base import (
+    Action,
+    AgentDeclaration,
+    AgentView,
+    Guide,
+    SeenValues,
+    arguments_from,
+    observed_values,
+)
+from schemarouter.retrieval.spec import Option
 from schemarouter.state import Call
 
-DECLARATION = Declaration(
+DECLARATION = AgentDeclaration(
     name="reference",
     summary="knows the plan; calls what is next when it is shown, else asks, else probes, else stalls",
     options={"probe": Option(str, "true", choices=("true", "false"))},
+    knows_plan=True,
+    deterministic=True,
+    simulated=True,
 )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
-from schemarouter.agents.base import Agent, Guide
+from schemarouter.agents.base import Agent, AgentDeclaration, Guide
 from schemarouter.errors import unknown
-from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
+from schemarouter.retrieval.spec import Spec, SpecError, parse
 
-# The option by which an agent that is not deterministic is seeded.
+# The option by which an agent that draws at random is seeded.
 SEED = "seed"
 AGENTS: dict[str, str] = {
     "fallible": "schemarouter.agents.fallible",
@@ -24,10 +24,12 @@ def _module(name: str) -> ModuleType:
     return import_module(AGENTS[name])
 
 
-def declaration(name: str) -> Declaration:
-    """Return the options that an agent takes. Raises SpecError for an unknown name."""
-    options: Declaration = _module(name).DECLARATION
-    return options
+def declaration(name: str) -> AgentDeclaration:
+    """Return what an agent takes and declares; a plain `Declaration` claims nothing. Raises SpecError for an unknown name."""
+    found = _module(name).DECLARATION
+    if isinstance(found, AgentDeclaration):
+        return found
+    return AgentDeclaration(found.name, found.summary, found.options, found.nested_min, found.nested_max)
 
 
 def resolve(spec: Spec | str) -> Spec:
@@ -37,7 +39,7 @@ def resolve(spec: Spec | str) -> Spec:
 
 
 def takes_seed(spec: Spec | str) -> bool:
-    """Whether an agent takes a seed, which says that it is not deterministic. Raises SpecError for a spec that is wrong."""
+    """Whether an agent takes a seed, so that its repeats differ. Raises SpecError for a spec that is wrong."""
     return SEED in declaration(resolve(spec).name).options
 
 
@@ -56,12 +58,13 @@ def prepared(spec: Spec | str) -> Callable[[Guide], Agent]:
         spec: The agent's spec.
 
     Returns:
-        A function from the guide of an episode to its agent.
+        A function from the guide of an episode to its agent, which gets the guide only where it declares `knows_plan`.
 
     Raises:
         SpecError: For a spec that is wrong.
     """
     full = resolve(spec)
     module = _module(full.name)
-    values = declaration(full.name).values(full)
-    return lambda guide: module.build(guide, {**values})
+    declared = declaration(full.name)
+    values = declared.values(full)
+    return lambda guide: module.build(guide if declared.knows_plan else None, {**values})

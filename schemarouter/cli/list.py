@@ -61,10 +61,17 @@ def retrievers(as_json: AsJson = False) -> None:
 
 @app.command()
 def agents(as_json: AsJson = False) -> None:
-    """List the agents and the arguments of their specs."""
+    """List the agents, the arguments of their specs, and what they declare of themselves."""
     from schemarouter.agents.registry import AGENTS, declaration
 
-    _table(_declarations({name: declaration(name) for name in sorted(AGENTS)}), as_json)
+    declared = {name: declaration(name) for name in sorted(AGENTS)}
+    flags = ("knows_plan", "deterministic", "simulated")
+    rows = [
+        {**row, **{flag: getattr(declared[row["name"]], flag) for flag in flags}} for row in _declarations(declared)
+    ]
+    if not as_json:
+        rows = [{name: {True: "yes", False: "no"}.get(value, value) for name, value in row.items()} for row in rows]
+    _table(rows, as_json)
 
 
 @app.command()

@@ -59,6 +59,7 @@ def print_verdict(verdict: Verdict) -> None:
     if verdict.stamp:
         console.print(f"[bold]{verdict.stamp}[/bold]")
     console.print(_conditions(verdict))
+    console.print(endings_table(verdict.endings))
     for name in verdict.slices:
         console.print(_slices(verdict, name))
     console.print(_criteria(verdict))
@@ -94,6 +95,19 @@ def _conditions(verdict: Verdict) -> Table:
         table.add_row(measure.title, *cells)
         if verdict.repeats and measure.name in INTERVAL_MEASURES:
             table.add_row("    run-to-run spread", *_spreads(verdict, measure))
+    return table
+
+
+def endings_table(endings: Mapping[str, Mapping[str, int]]) -> Table:
+    """How many episodes ended for each reason that occurred, by reason and condition."""
+    table = Table(title="How episodes ended (episodes)", title_justify="left")
+    table.add_column("reason")
+    for name in endings:
+        table.add_column(name, justify="right", overflow="fold")
+    for reason in dict.fromkeys(reason for counts in endings.values() for reason in counts):
+        cells = [counts.get(reason, 0) for counts in endings.values()]
+        if any(cells):
+            table.add_row(reason.replace("_", " "), *map(str, cells))
     return table
 
 

@@ -23,10 +23,10 @@ from conditions.storage.shards import count_episodes
 from gates.aggregate import CompleteRun, read_complete_run
 from gates.identities import ReferenceData
 from schemarouter.agents import registry as agents
-from schemarouter.agents.base import Action, Guide
+from schemarouter.agents.base import Action, AgentDeclaration, Guide
 from schemarouter.agents.reference import Reference
 from schemarouter.errors import InvalidRunError, UsageError
-from schemarouter.retrieval.spec import Declaration, Option, SpecError, parse
+from schemarouter.retrieval.spec import Option, SpecError, parse
 from tests.strategies import LAWS
 from tests.toys import (
     CATALOGS,
@@ -62,8 +62,11 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return Scripted([Action("stop", reason="moody")]) if gives_up else Reference(guide, probe=True)
 
     module = ModuleType("moody_agent")
-    module.DECLARATION = Declaration(  # type: ignore[attr-defined]
-        "moody", "gives up for some seeds", options={"seed": Option(int, "1"), "mood": Option(str, "good")}
+    module.DECLARATION = AgentDeclaration(  # type: ignore[attr-defined]
+        "moody",
+        "gives up for some seeds",
+        options={"seed": Option(int, "1"), "mood": Option(str, "good")},
+        knows_plan=True,
     )
     module.build = build  # type: ignore[attr-defined]
     usual = import_module

@@ -58,6 +58,7 @@ def test_the_gate_table_is_stamped_and_ends_with_the_verdict(copy: Copies) -> No
     first, *_, last = result.out.splitlines()
     assert first == STAMP
     assert last.startswith("Verdict: ") and last.endswith(STAMP)
+    assert "How episodes ended (episodes)" in result.out
     assert f"{EPISODES}/{EPISODES} episodes." in result.out and "not a language model" in result.out
     for number in range(1, 7):
         assert f"│ {number} │" in result.out

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schemarouter.experiment import load_complete_run
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SHARD_FILE, files, inside, refused
 
@@ -24,16 +25,19 @@ def test_status_counts_whole_lines_and_shows_no_outcome(lines: int, torn: int, f
     before = files(folder)
     text, json = inside("status", folder), inside("status", folder, "--json")
     done = finished == EPISODES
-    assert text.out == f"{finished}/{EPISODES} episodes" + (", complete\n" if done else "\n")
+    first, _, rest = text.out.partition("\n")
+    assert first == f"{finished}/{EPISODES} episodes" + (", complete" if done else "")
+    assert ("How episodes ended" in rest) is done and (rest == "") is not done
     assert json.json == {
         "stamp": "EXPLORATORY (development surface, part of the grid, another retriever or agent)",
         "finished": finished,
         "expected": EPISODES,
         "infrastructure_attempts": 0,
         "complete": done,
+        "endings": load_complete_run(folder).aggregate().endings if done else None,
     }
     assert (text.code, text.err, json.code, json.err) == (0, "", 0, "")
-    assert not OUTCOMES.search(text.out)
+    assert not OUTCOMES.search(first if done else text.out)
     assert files(folder) == before
 
 
@@ -43,13 +47,16 @@ def test_status_of_a_run_that_has_only_begun_is_nothing_of_all(copy: Copies) -> 
     assert inside("status", folder).out == f"0/{EPISODES} episodes\n"
 
 
-def test_status_is_the_same_whatever_the_outcomes_are(copy: Copies, tmp_path: Path) -> None:
+def test_before_the_end_status_is_the_same_whatever_the_outcomes_are(copy: Copies, tmp_path: Path) -> None:
     other = tmp_path / "other"
     command = ("--retriever", "random(seed=3)", "--limit", str(EPISODES), "--display", "none")
     assert inside("run", "--out", other, *command).code == 0
-    assert (other / SHARD_FILE).read_bytes() != (copy() / SHARD_FILE).read_bytes()
+    lines = (other / SHARD_FILE).read_bytes().splitlines(keepends=True)
+    (other / SHARD_FILE).write_bytes(b"".join(lines[:-1]))
+    folder = copy(lines=EPISODES - 1)
+    assert (other / SHARD_FILE).read_bytes() != (folder / SHARD_FILE).read_bytes()
     for more in ((), ("--json",)):
-        assert inside("status", other, *more).stdout == inside("status", copy(), *more).stdout
+        assert inside("status", other, *more).stdout == inside("status", folder, *more).stdout
 
 
 def test_status_of_what_is_no_run_directory_is_refused(tmp_path: Path) -> None:

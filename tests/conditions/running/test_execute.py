@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import UserDict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.request import urlopen
 
 import orjson
 import pytest
@@ -198,6 +200,29 @@ def test_an_infrastructure_failure_stays_on_record_stops_the_run_and_is_run_agai
     assert attempts == [1, 2, 3]
     result = read_complete_run(folder, world)
     assert (result.infrastructure_attempts, len(result.rows)) == (2, 40)
+
+
+def test_an_endpoint_that_refuses_connections_ends_the_run_with_one_line_and_the_same_command_resumes_it(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/chat"
+
+    class Remote:
+        def act(self, view: AgentView) -> Action:
+            with urlopen(url):
+                raise AssertionError("nobody listens there")
+
+    folder = tmp_path / "run"
+    with pytest.raises(
+        InfrastructureError, match=r"toy-en-01/12/.*infrastructure failure .*efused.*same command"
+    ) as caught:
+        toy_run(folder, toy_runner(agent=lambda guide: Remote()))
+    assert "\n" not in str(caught.value)
+    assert [record.infrastructure for record in read_records(folder)] == [True]
+    result = read_complete_run(folder, toy_run(folder))
+    assert (result.infrastructure_attempts, len(result.rows)) == (1, 40)
 
 
 def test_failed_episodes_are_outcomes_and_are_never_run_again(tmp_path: Path) -> None:

@@ -97,10 +97,16 @@ def _deaf() -> None:
     threading.Event().wait()
 
 
+def _refuse() -> None:
+    """A client's connection error around that of the system."""
+    raise RuntimeError("no answer:\nrefused") from ConnectionRefusedError("refused")
+
+
 FAULTS = {
     "segfault": _segfault,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "exit": lambda: os._exit(7),
+    "refuse": _refuse,
     "hang": lambda: threading.Event().wait(),
     "deaf": _deaf,
 }
@@ -155,6 +161,16 @@ def test_an_episode_that_kills_every_worker_ends_the_run_and_the_same_command_go
     with pytest.raises(InfrastructureError, match=rf"{TASK}/12/FULL: infrastructure failure .*SIGKILL.*same command"):
         fill(tmp_path / "run", Pool(Faulty("kill", str(tmp_path), 3), 2))
     assert sum(record.infrastructure for record in read_records(tmp_path / "run")) == 2
+    folder = fill(tmp_path / "run", Pool(toy_runner, 2))
+    assert read_complete_run(folder, WORLD).rows == read_complete_run(alone, WORLD).rows
+
+
+def test_a_refused_connection_in_a_worker_ends_the_run_with_one_line_and_the_same_command_goes_on(
+    tmp_path: Path, alone: Path
+) -> None:
+    with pytest.raises(InfrastructureError, match=r"infrastructure failure .*no answer: refused.*same command"):
+        fill(tmp_path / "run", Pool(Faulty("refuse", str(tmp_path), 1), 2))
+    assert sum(record.infrastructure for record in read_records(tmp_path / "run")) == 1
     folder = fill(tmp_path / "run", Pool(toy_runner, 2))
     assert read_complete_run(folder, WORLD).rows == read_complete_run(alone, WORLD).rows
 
