@@ -68,6 +68,8 @@ class Condition(ABC):
     """
 
     name: str
+    # Whether its exposures come from rankings, so that recall and recovery are measured on it.
+    ranks: bool = True
 
     def __init__(self, retriever: Retriever, catalog: Catalog, rules: ConditionRules) -> None:
         self.retriever = retriever

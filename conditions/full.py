@@ -10,6 +10,7 @@ class Full(Condition):
     """Shows every tool; nothing is ranked."""
 
     name = FULL
+    ranks = False
 
     def _first(self, query: str) -> Exposure:
         return Exposure(self.catalog.route_ids, None, "open")

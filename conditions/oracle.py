@@ -15,6 +15,7 @@ class Oracle(Condition):
     """Shows the routes that the task requires."""
 
     name = ORACLE
+    ranks = False
 
     def __init__(
         self, retriever: Retriever, catalog: Catalog, rules: ConditionRules, *, required_routes: Sequence[str]

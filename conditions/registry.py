@@ -18,6 +18,11 @@ from schemarouter.retrieval.base import Retriever
 CONDITIONS: dict[str, type[Condition]] = {cls.name: cls for cls in (Static, Progressive, StateAware, Full, Oracle)}
 
 
+def ranks(name: str) -> bool:
+    """Whether a condition is registered and ranks, so that recall and recovery are measured on it."""
+    return name in CONDITIONS and CONDITIONS[name].ranks
+
+
 def make_condition(
     name: str,
     retriever: Retriever,

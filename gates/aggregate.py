@@ -15,6 +15,7 @@ from typing import Annotated
 import orjson
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer
 
+from conditions.registry import ranks
 from conditions.running.plan import Plan, PlanDocument, Shard, Unit, plan_of
 from conditions.storage.run_directory import AGGREGATE_FILE, Identities, RunHeader, ShardHeader, read_header
 from conditions.storage.shards import SHARD_GLOB, RawLine, read_lines, shard_name, shards_in
@@ -24,7 +25,6 @@ from gates.identities import ReferenceData
 from gates.measures import ENDINGS, MEASURES, EpisodeCounts, measure
 from gates.repeats import RepeatedMeasure, repeats
 from gates.replay import Replay
-from preregistration.names import SR_CONDITIONS
 from schemarouter.caches import Bounded
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import Document, VersionOne, pretty_json, write_whole
@@ -267,7 +267,7 @@ class _ShardReader:
         catalog, task = self._reference.catalogs[record.catalog], self._reference.surface.by_id[record.task]
         protocol = self._reference.protocol
         timeline = Replay(record, task, catalog, protocol, self._counter, where).run()
-        if timeline.exposures and record.condition in SR_CONDITIONS:
+        if timeline.exposures and ranks(record.condition):
             self._check_opening(where, record, timeline.exposures[0].ranking)
         if record.out_of_time and self._run.limits.episode_seconds is None:
             raise InvalidRunError(f"{where}: {record.episode_id} ended by a time limit, and this run has none.")
@@ -304,7 +304,7 @@ class _ShardReader:
         return index
 
     def _check_opening(self, where: str, record: EpisodeRecord, ranking: tuple[str, ...]) -> None:
-        """Check that the SR conditions of a task open with one ranking, or their initial misses could not be compared."""
+        """Check that the conditions of a task that rank open with one ranking, or their initial misses could not be compared."""
         first, opening = self._openings.setdefault((record.task, record.catalog), (where, ranking))
         if ranking != opening:
             raise InvalidRunError(

@@ -22,11 +22,14 @@ def stamp(protocol: Protocol, surface: Surface, plan: Plan, header: RunHeader, *
     promised = {"retriever": str(retrievers.resolve(protocol.retriever)), "agent": str(agents.resolve(protocol.agent))}
     # An unknown commit is none.
     committed = bool(provenance.commit) and provenance.dirty is False
+    promised_names = {*protocol.conditions.names}
+    promised_units = tuple(unit for unit in replace(plan, repeats=1).units if unit.condition in promised_names)
     reasons = [
         text
         for holds, text in (
             (not protocol.confirmatory, "development surface"),
-            (replace(plan, repeats=1).units != make_plan(protocol, surface).units, "part of the grid"),
+            (promised_units != make_plan(protocol, surface).units, "part of the grid"),
+            (not promised_names.issuperset(plan.conditions), "another condition"),
             (plan.repeats > 1, "repeats"),
             (any(getattr(identities, name) != spec for name, spec in promised.items()), "another retriever or agent"),
             (identities.catalog_view != "full", "another view of the catalogs"),

@@ -8,6 +8,7 @@ from conditions.base import display_order
 from conditions.full import Full
 from conditions.oracle import Oracle
 from conditions.progressive import Progressive
+from conditions.registry import ranks
 from conditions.state_aware import StateAware
 from conditions.static import Static
 from preregistration.protocol import ConditionRules
@@ -30,9 +31,9 @@ UNEXPECTED: Mapping[Cause, str] = {
 class ExposureChecker:
     """The exposures of one episode so far, and the change that must come after the last turn or ask.
 
-    `required` are the routes that ORACLE shows. A condition that the protocol has no rules for may show any route of the
-    catalog, and change that once a turn. `routes`, and `shown` as a set, are those of the exposure in force, `candidates`
-    those of all exposures so far.
+    `required` are the routes that ORACLE shows. A condition without rules here may show any route of the catalog, and change
+    that once a turn; only its rankings are checked. `routes`, and `shown` as a set, are those of the exposure in force,
+    `candidates` those of all exposures so far.
     """
 
     def __init__(self, name: str, catalog: Catalog, required: Sequence[str], rules: ConditionRules) -> None:
@@ -91,6 +92,8 @@ class ExposureChecker:
             yield from self._fixed(event)
         elif self.name in CAUSES:
             yield from self._ranked(event)
+        else:
+            yield from self._other(event)
         self.candidates = self.shown if first else self.candidates | self.shown
         self.exposures.append(event)
         self._expected, self._changed = None, not first
@@ -121,16 +124,21 @@ class ExposureChecker:
             yield f"the routes shown are not the first {size} of the ranking"
         if event.cause not in ("open", self._expected):
             yield UNEXPECTED[event.cause]
-        yield from self._ranking(event)
+        yield from self._ranking(event, rules.top_k if event.cause == "refresh" else rules.ranking_depth)
         can_widen = progressive and widened + 1 < len(stages) and len(event.ranking) > size
         can_refresh = self.name == StateAware.name and refreshed < rules.refresh_budget
         yield from self._flags(event, can_ask=can_widen, can_turn=can_widen or can_refresh)
 
+    def _other(self, event: Exposed) -> Iterator[str]:
+        """Check the ranking of a condition that has no rules of its own."""
+        if event.ranking and not ranks(self.name):
+            yield f"{self.name} is registered as one that ranks nothing, and there is a ranking"
+        yield from self._ranking(event, self.rules.ranking_depth)
+
     def _count(self, cause: Cause, event: Exposed) -> int:
         return sum(item.cause == cause for item in (*self.exposures, event))
 
-    def _ranking(self, event: Exposed) -> Iterator[str]:
-        depth = self.rules.top_k if event.cause == "refresh" else self.rules.ranking_depth
+    def _ranking(self, event: Exposed, depth: int) -> Iterator[str]:
         if len(event.ranking) > depth:
             yield f"a ranking of {len(event.ranking)} routes where {event.cause!r} asks for {depth}"
         if len(set(event.ranking)) != len(event.ranking):

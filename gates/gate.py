@@ -6,10 +6,9 @@ The numbers of a criterion come from `gates.criteria`, their sums from `gates.ep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
+from conditions.registry import ranks
 from gates.aggregate import CompleteRun, EpisodesCounted, endings
 from gates.criteria import SLICE_MEASURES, Criteria, rate
 from gates.episode_table import EpisodeTable, GridSums, TaskSums
@@ -17,7 +16,7 @@ from gates.measures import BY_NAME
 from gates.repeats import repeats
 from gates.statistics import Statistics
 from gates.verdict import Estimate, SliceEstimate, Verdict, VerdictProvenance
-from preregistration.names import PROGRESSIVE, SR_CONDITIONS, STATE_AWARE
+from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
 
@@ -48,7 +47,7 @@ def judge(run: CompleteRun, protocol: Protocol) -> Verdict:
         criteria=judged,
         conditions={name: _estimates(criteria, name) for name in run.plan.conditions},
         endings=endings(criteria.sums, run.plan),
-        slices=_slices(criteria.sums, statistics, run.cells),
+        slices=_slices(criteria.sums, statistics, run),
         repeats=repeats(run.rows, run.plan),
         notes=(*_notes(run.rows, run.infrastructure_attempts),),
         provenance=VerdictProvenance(
@@ -92,15 +91,15 @@ def _estimates(criteria: Criteria, condition: str) -> dict[str, Estimate]:
 
 
 def _slices(
-    sums: GridSums, statistics: Statistics, cells: Mapping[str, str]
+    sums: GridSums, statistics: Statistics, run: CompleteRun
 ) -> dict[str, dict[str, dict[str, dict[str, SliceEstimate]]]]:
-    """The three rates of the SR conditions by catalog, language and stratum, with logit-t intervals of the tasks inside."""
-    conditions = {name: sums.by_task(name) for name in SR_CONDITIONS}
+    """The three rates of the ranking conditions by catalog, language and stratum, with logit-t intervals of the tasks inside."""
+    conditions = {name: sums.by_task(name) for name in run.plan.conditions if ranks(name)}
     groups: dict[str, dict[str, dict[str, TaskSums]]] = {
         "catalog": {str(size): {name: sums.by_task(name, size) for name in conditions} for size in sums.catalogs},
     }
     for slicing, part in (("language", 2), ("stratum", 0)):
-        labels = np.array([cells[task].partition("/")[part] for task in statistics.design.tasks])
+        labels = np.array([run.cells[task].partition("/")[part] for task in statistics.design.tasks])
         groups[slicing] = {
             label: {name: by_task.within(labels == label) for name, by_task in conditions.items()}
             for label in set(labels.tolist())

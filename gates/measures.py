@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
+from conditions.registry import ranks
 from gates.replay import Timeline
-from preregistration.names import SR_CONDITIONS
 from preregistration.protocol import ConditionRules
 from schemarouter.records import OUTCOMES, Ended, EpisodeRecord
 from surface.task import TaskKey
@@ -76,7 +76,7 @@ PART = 27720
 
 def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: ConditionRules) -> EpisodeCounts:
     """The counts of one episode."""
-    ranked = record.condition in SR_CONDITIONS
+    ranked = ranks(record.condition)
     hits = _recall_events(timeline, rules.top_k) if ranked else []
     turns = [hit for hit in hits if hit.after_turn]
     recovery = _recovery(timeline, key) if ranked else Recovery()

@@ -126,13 +126,16 @@ def make_plan(
 ) -> Plan:
     """Plan the grid of a protocol, or the part asked for, `repeats` times; a limit that excludes no episode is dropped.
 
-    Raises UsageError for names that are not in the grid and for numbers that are out of range.
+    A registered condition that the protocol does not name is planned where it is asked for, after those of the protocol.
+    Raises UsageError for names that are not there and for numbers that are out of range.
     """
+    promised = protocol.conditions.names
+    named = (*promised, *(name for name in CONDITIONS if name not in promised))
     known = [task.prompt.id for task in surface.tasks]
     for kind, given, allowed in (
         ("task", tasks, known),
         ("catalog", [str(c) for c in catalogs], [str(c) for c in protocol.catalogs]),
-        ("condition", conditions, [*protocol.conditions.names]),
+        ("condition", conditions, named),
     ):
         for name in given:
             if name not in allowed:
@@ -145,7 +148,7 @@ def make_plan(
     plan = Plan(
         tuple(t for t in known if not tasks or t in tasks),
         tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
-        tuple(n for n in protocol.conditions.names if not conditions or n in conditions),
+        tuple(n for n in named if n in (conditions or promised)),
         repeats=repeats,
     )
     return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
@@ -164,8 +167,13 @@ def plan_of(document: PlanDocument, location: str) -> Plan:
         raise InvalidRunError(
             f"{location}: the plan has the limit {plan.limit} where the grid has {plan.whole} episodes."
         )
+    for name in plan.conditions:
+        if name not in CONDITIONS:
+            raise InvalidRunError(
+                f"{location}: {unknown('condition', name, CONDITIONS)} It must be registered here too."
+            )
     stated, actual = (document.episodes, document.fingerprint), (len(plan.units), plan.fingerprint)
-    if stated != actual or not set(plan.conditions) <= set(CONDITIONS):
+    if stated != actual:
         raise InvalidRunError(
             f"{location}: the plan contradicts itself (its fingerprint is {actual[1]}, it says {stated[1]})."
         )

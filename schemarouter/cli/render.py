@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.table import Table
 
+from conditions.registry import ranks
 from conditions.storage.run_directory import Provenance
 from gates.aggregate import CompleteRun
 from gates.criteria import INTERVAL_MEASURES, SLICE_MEASURES
 from gates.intervals import Interval
 from gates.measures import BY_NAME, Measure
 from gates.verdict import Criterion, Verdict
-from preregistration.names import SR_CONDITIONS
 from schemarouter.catalog import Catalog
 from schemarouter.cli.common import console as make_console
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, episode_id
@@ -82,7 +82,7 @@ def _conditions(verdict: Verdict) -> Table:
     for measure in BY_NAME.values():
         cells = []
         for name, estimates in verdict.conditions.items():
-            if measure.ranked_only and name not in SR_CONDITIONS:
+            if measure.ranked_only and not ranks(name):
                 cells.append("–")
                 continue
             entry = estimates[measure.name]
@@ -115,7 +115,7 @@ def _spreads(verdict: Verdict, measure: Measure) -> list[str]:
     """The standard deviation of a measure over the repeats of the run, a cell for each condition."""
     cells = []
     for name in verdict.conditions:
-        if measure.ranked_only and name not in SR_CONDITIONS:
+        if measure.ranked_only and not ranks(name):
             cells.append("–")
             continue
         repeated = verdict.repeats[name][measure.name]

@@ -15,8 +15,6 @@ from urllib.request import urlopen
 import orjson
 import pytest
 
-from conditions import registry as conditions
-from conditions.base import Condition, Exposure, display_order
 from conditions.running.engines.base import InProcess
 from conditions.running.execute import InfrastructureError, execute, prepare
 from conditions.running.plan import WHOLE, Plan, make_plan
@@ -336,29 +334,6 @@ def test_the_arms_of_a_task_open_with_one_and_the_same_ranking() -> None:
     remembered = OpeningRankings(listed)
     assert remembered.rank("q", k=30) is remembered.rank("q", k=30)
     assert (listed.asked, len(remembered.rank("q", k=5).ids), listed.asked) == (1, 5, 2)
-
-
-class FirstTwo(Condition):
-    """Shows the first two."""
-
-    name = "TOY-FIRST-TWO"
-
-    def _first(self, query: str) -> Exposure:
-        ranking = self.opening_ranking(query)
-        return Exposure(display_order(ranking.ids[:2]), ranking, "open")
-
-
-def test_a_toy_condition_is_one_class_and_one_line_and_runs_to_its_aggregate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(conditions.CONDITIONS, FirstTwo.name, FirstTwo)
-    rules = PROTOCOL.conditions.model_copy(update={"names": (FirstTwo.name, "ORACLE")})
-    protocol = PROTOCOL.model_copy(update={"conditions": rules})
-    monkeypatch.setattr("tests.toys.toy_protocol", lambda: protocol)
-    world = toy_run(tmp_path / "run")
-    result = read_complete_run(tmp_path / "run", world)
-    assert len(result.rows) == 4 * 2 * 2
-    assert {row.counts.unique_candidates for row in result.select(FirstTwo.name)} == {2}
 
 
 def test_a_toy_agent_is_one_module_and_one_line_and_runs_to_its_aggregate(

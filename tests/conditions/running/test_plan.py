@@ -65,13 +65,18 @@ def test_of_many_tasks_the_nearest_ten_are_listed_and_how_many_there_are() -> No
         {"episodes": 39},
         {"tasks": ("toy-en-01",)},
         {"fingerprint": "0" * 64},
-        {"conditions": ("SECRET",)},
     ],
 )
 def test_a_plan_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
     assert stored_plan(plan_of().document(), "run.json") == plan_of()
     with pytest.raises(InvalidRunError, match=r"run\.json: the plan contradicts itself"):
         stored_plan(changed(plan_of().document(), **change), "run.json")
+
+
+def test_a_plan_of_a_condition_that_is_not_registered_is_refused_by_name() -> None:
+    changed_plan = changed(plan_of().document(), conditions=("SECRET",))
+    with pytest.raises(InvalidRunError, match=r"run\.json: unknown condition 'SECRET'.*registered here"):
+        stored_plan(changed_plan, "run.json")
 
 
 @pytest.mark.parametrize("limit", [40, 41, 10**9])
