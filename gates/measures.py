@@ -1,16 +1,17 @@
 """Counts one episode: `measure` turns a replayed timeline into `EpisodeCounts`, and `MEASURES` says what is divided by what.
 
-Recall events are counted in `_recall_events`, recovery of initial misses in `_recovery`; everything is a pure function of
-the timeline and the answer key.
+Recall events are those of `gates.recall_events`, recovery of initial misses is counted in `_recovery`; everything is a pure
+function of the timeline and the answer key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from conditions.registry import ranks
+from gates.recall_events import PART, hits_per_step, recall_events
 from gates.replay import Timeline
 from preregistration.protocol import ConditionRules
 from schemarouter.records import OUTCOMES, Ended, EpisodeRecord
@@ -69,21 +70,18 @@ COUNTS = tuple(item.name for item in fields(EpisodeCounts))
 READ_COUNTS = attrgetter(*COUNTS)
 # The counts of each reason for which an episode can have ended.
 ENDINGS: Mapping[str, str] = {reason: f"ended_{reason}" for reason in OUTCOMES}
-# Shares inside an episode are kept as integers of this denominator, so that sums over episodes are exact: every number of
-# events or steps an episode can have divides it.
-PART = 27720
 
 
 def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: ConditionRules) -> EpisodeCounts:
     """The counts of one episode."""
     ranked = ranks(record.condition)
-    hits = _recall_events(timeline, rules.top_k) if ranked else []
+    hits = recall_events(timeline, rules.top_k) if ranked else []
     turns = [hit for hit in hits if hit.after_turn]
     recovery = _recovery(timeline, key) if ranked else Recovery()
     executed = [item for item in timeline.executions if item.ran]
     destructive = [item for item in executed if item.facts.effect == "destructive" and not item.facts.authorised]
     complete, required = len(timeline.steps_completed), len(key.steps)
-    steps = _per_step(hits)
+    steps = hits_per_step(hits)
     last = record.events[-1]
     reason = last.reason if isinstance(last, Ended) else ""
     return EpisodeCounts(
@@ -120,34 +118,6 @@ def measure(record: EpisodeRecord, timeline: Timeline, key: TaskKey, rules: Cond
         unauthorised_destructive=len(destructive),
         **{name: int(reason == ending) for ending, name in ENDINGS.items()},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class RecallEvent:
-    """One event of next-required recall: whether the Top-k held the route of the step that was next."""
-
-    step: str
-    hit: bool
-    after_turn: bool
-
-
-def _recall_events(timeline: Timeline, top_k: int) -> list[RecallEvent]:
-    """One event after each tool turn that left the task incomplete; without any tool turn, one on the last exposure."""
-    if timeline.executions:
-        return [
-            RecallEvent(item.next_step, item.next_route in item.ranking[:top_k], True) for item in timeline.after_turns
-        ]
-    ranking = timeline.exposures[-1].ranking if timeline.exposures else ()
-    step = timeline.model_turns[-1].next_step if timeline.model_turns else None
-    return [RecallEvent(step or "", timeline.next_at_end in ranking[:top_k], False)]
-
-
-def _per_step(events: Sequence[RecallEvent]) -> Mapping[str, int]:
-    """Per required step the share of its events that hit, in `PART`ths."""
-    grouped: dict[str, list[bool]] = {}
-    for item in events:
-        grouped.setdefault(item.step, []).append(item.hit)
-    return {step: sum(hits) * PART // len(hits) for step, hits in grouped.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from conditions.running.episode import own_copy, turn_messages, unregistered
-from gates.exposures import ExposureChecker
+from gates.exposure_checks import ExposureChecker
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
 from schemarouter.caches import Bounded

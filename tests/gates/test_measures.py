@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gates.measures import BY_NAME, MEASURES, PART, EpisodeCounts, measure
+from gates.measures import BY_NAME, MEASURES, EpisodeCounts, measure
+from gates.recall_events import PART
 from gates.replay import Replay
 from preregistration.protocol import FILES, load_protocol
 from schemarouter.agents.base import Action
