@@ -1,4 +1,7 @@
-"""The six criteria of the gate: each compares sums of counts as integers, without rounding; intervals are shown beside."""
+"""The six criteria of the gate: sums of counts (of `gates.measures`, added up by `gates.episode_table`) compared as integers.
+
+Point estimates decide, without rounding; intervals stand beside them.
+"""
 
 from __future__ import annotations
 
