@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -124,6 +125,29 @@ def test_a_file_that_finds_no_memory_is_not_said_to_be_torn(monkeypatch: pytest.
     (tmp_path / "run.json").write_bytes(b"{}")
     monkeypatch.setattr("schemarouter.files.orjson.loads", fails)
     refused(inside("status", tmp_path), 3, "not enough memory (", "run.json cannot be read).")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ("KeyboardInterrupt", 130, "interrupted; what was done is kept.\n"),
+        ("MemoryError", 3, "error: not enough memory (MemoryError).\n"),
+        ("ImportError('x.so: failed to map segment')", 3, "error: not enough memory (x.so: failed to map segment).\n"),
+    ],
+)
+@pytest.mark.parametrize("start", ["runpy.run_module('schemarouter', run_name='__main__')", "script.load()()"])
+def test_a_program_that_ends_while_it_loads_says_one_line(start: str, raised: str, code: int, said: str) -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    program = (
+        "import runpy, sys\nfrom importlib.metadata import EntryPoint\nclass Fails:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'typer': raise {raised}\n"
+        f"sys.meta_path.insert(0, Fails())\nscript = EntryPoint('', {scripts['schemarouter']!r}, '')\n{start}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment(), cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (code, b"", said)
 
 
 @pytest.mark.slow
