@@ -13,6 +13,8 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 # 128 + SIGPIPE: what a shell reports for a program whose reader has closed the pipe.
 EXIT_BROKEN_PIPE = 141
+# What the dynamic loader, the system and orjson say, each in an error of its own kind.
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "not enough memory")
 
 
 class SchemaRouterError(Exception):
@@ -29,6 +31,20 @@ class UsageError(SchemaRouterError):
 
 class InvalidRunError(SchemaRouterError):
     """A run, lock or surface that is incomplete, altered or not the preregistered one."""
+
+
+def memory_failure(error: BaseException) -> str | None:
+    """What says that memory ran out, of an error and of what caused it; None where nothing does."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return str(cause) or type(cause).__name__
+        if isinstance(cause, ImportError | OSError | ValueError):
+            for line in str(cause).splitlines():
+                if any(part in line.lower() for part in _NO_MEMORY):
+                    return line.strip().rpartition("/")[2]
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def closest(given: str, allowed: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from schemarouter.errors import InvalidRunError, SchemaRouterError
+from schemarouter.errors import InvalidRunError, SchemaRouterError, memory_failure
 
 _PIECE_BYTES = 1 << 20
 
@@ -75,6 +75,8 @@ def read_json(path: Path, failure: type[SchemaRouterError], location: str) -> An
     except OSError as error:
         raise failure(f"{location}: cannot be read ({error.strerror}).") from None
     except orjson.JSONDecodeError as error:
+        if memory_failure(error):
+            raise MemoryError(f"{location} cannot be read") from None
         raise failure(f"{location}: half-written or not JSON ({error}).") from None
 
 

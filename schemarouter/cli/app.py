@@ -34,6 +34,7 @@ from schemarouter.errors import (
     EXIT_INVALID,
     EXIT_PASS,
     SchemaRouterError,
+    memory_failure,
 )
 from schemarouter.gc_tuning import skip_final_gc
 
@@ -156,16 +157,24 @@ def _run() -> int:
             _print_error("interrupted; finished work is kept.")
             return EXIT_INTERRUPTED
         return int(ended.code or 0)
-    except OSError as error:
+    except Exception as error:
+        return _failed(error)
+    return EXIT_PASS
+
+
+def _failed(error: Exception) -> int:
+    """Print what is no mistake of the user's, and return its exit code."""
+    if reason := memory_failure(error):
+        _print_error(f"error: not enough memory ({reason}).")
+        return EXIT_INVALID
+    if isinstance(error, OSError):
         # A full disk or a folder that was removed is an infrastructure failure, not a bug.
         _print_error(f"error: {error.filename or 'output'}: {error.strerror or error}.")
         return EXIT_INVALID
-    except Exception:
-        # Python's own exit code for a bug is 1, which means in this program that the gate failed.
-        with suppress(Exception):
-            traceback.print_exc()
-        return EXIT_BUG
-    return EXIT_PASS
+    # Python's own exit code for a bug is 1, which means in this program that the gate failed.
+    with suppress(Exception):
+        traceback.print_exception(error)
+    return EXIT_BUG
 
 
 def _print_error(text: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import orjson
 import pytest
 
 from schemarouter.cli import list as listing
@@ -90,6 +92,62 @@ def test_a_mistake_is_one_message_and_a_bug_is_a_traceback(monkeypatch: pytest.M
     # Neither a pass nor a failed gate: no other outcome has this exit code.
     assert (result.code, result.stdout) == (70, b"")
     assert result.err.startswith("Traceback") and "ZeroDivisionError" in result.err
+
+
+def unmapped() -> ImportError:
+    """What numpy makes of a shared object that finds no memory."""
+    failed = ImportError('Error importing numpy: relaunch python\nfrom "/bin/python".')
+    failed.__cause__ = ImportError("/somewhere/_core.so: failed to map segment from shared object")
+    return failed
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "MemoryError"),
+        (unmapped(), "_core.so: failed to map segment from shared object"),
+        (OSError(12, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
+    ],
+    ids=["python", "import", "system"],
+)
+def test_too_little_memory_is_one_line(error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(listing, "_table", fails)
+    assert refused(inside("list", "agents"), 3) == f"error: not enough memory ({reason}).\n"
+
+
+def test_a_file_that_finds_no_memory_is_not_said_to_be_torn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(data: bytes) -> None:
+        raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
+
+    (tmp_path / "run.json").write_bytes(b"{}")
+    monkeypatch.setattr("schemarouter.files.orjson.loads", fails)
+    refused(inside("status", tmp_path), 3, "not enough memory (", "run.json cannot be read).")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ("KeyboardInterrupt", 130, "interrupted; what was done is kept.\n"),
+        ("MemoryError", 3, "error: not enough memory (MemoryError).\n"),
+        ("ImportError('x.so: failed to map segment')", 3, "error: not enough memory (x.so: failed to map segment).\n"),
+    ],
+)
+@pytest.mark.parametrize("start", ["runpy.run_module('schemarouter', run_name='__main__')", "script.load()()"])
+def test_a_program_that_ends_while_it_loads_says_one_line(start: str, raised: str, code: int, said: str) -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    program = (
+        "import runpy, sys\nfrom importlib.metadata import EntryPoint\nclass Fails:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == 'typer': raise {raised}\n"
+        f"sys.meta_path.insert(0, Fails())\nscript = EntryPoint('', {scripts['schemarouter']!r}, '')\n{start}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment(), cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (code, b"", said)
 
 
 @pytest.mark.slow
