@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from schemarouter.canonical import fingerprint
 from schemarouter.environ import environment
+from schemarouter.files import replace_file
 
 DIGEST_BYTES = 32
 _VARIABLE = "SCHEMAROUTER_CACHE"
@@ -73,19 +74,7 @@ def _regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
 
 
 def _open_without_blocking(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def replace_whole(path: Path, body: bytes) -> None:
-    """Replace a file atomically: a reader sees the old one or the new one. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        temporary = Path(file.name)
-    try:
-        temporary.write_bytes(body)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 class DiskCache:
@@ -137,25 +126,27 @@ class DiskCache:
             data, size = _read_newest(self._path, 2 * _MAX_BYTES, step) if self._path else (b"", 0)
         except OSError:
             return {}
-        known = self._read(data)
-        if len(known) >= self._max_records:
+        records = self._read(data)
+        known = dict(records)
+        overgrown = len(known) >= self._max_records
+        if overgrown:
             known = dict(list(known.items())[len(known) - self._max_records // 2 :])
-        if self._path and len(known) * step != size:
-            # Records that other processes append meanwhile are lost, which costs them time.
+        # Not by the size alone: the file may have grown since, and a rewrite loses what others append meanwhile.
+        if self._path and (overgrown or len(data) < size or len(records) * step != len(data)):
             with suppress(OSError):
-                replace_whole(self._path, b"".join(self._record(key, value) for key, value in known.items()))
+                replace_file(self._path, b"".join(self._record(key, value) for key, value in known.items()))
         return known
 
-    def _read(self, data: bytes) -> dict[bytes, bytes]:
-        """The valid records of a file's bytes, in their order."""
-        known = {}
+    def _read(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """Key and value of the valid records of a file's bytes, in their order."""
+        records = []
         step = self._size + 2 * DIGEST_BYTES
         for start in range(0, len(data) - step + 1, step):
             record = data[start : start + step]
             key, value = record[:DIGEST_BYTES], record[DIGEST_BYTES:-DIGEST_BYTES]
             if record == self._record(key, value):
-                known[key] = value
-        return known
+                records.append((key, value))
+        return records
 
     def _record(self, key: bytes, value: bytes) -> bytes:
         return key + value + hashlib.sha256(self._salt + key + value).digest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -107,10 +107,15 @@ def parse_document(value: Any, model: type[_Model], location: str, what: str, ve
 def write_whole(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Replace a file atomically with `data`, given whole or in pieces. Raises InvalidRunError when that fails."""
     try:
-        with _beside(path, data) as name:
-            os.replace(name, path)
+        replace_file(path, data)
     except OSError as error:
         raise InvalidRunError(f"{path}: cannot be written ({error.strerror}).") from None
+
+
+def replace_file(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Replace a file atomically: a reader sees the old one or the new one, also after a crash. Raises OSError."""
+    with _beside(path, data) as name:
+        os.replace(name, path)
 
 
 def write_new(path: Path, data: bytes) -> bool:
@@ -138,13 +143,14 @@ def write_new(path: Path, data: bytes) -> bool:
 def _beside(path: Path, data: bytes | Iterable[bytes]) -> Iterator[str]:
     """Write and sync a temporary file beside `path` and yield its name; it is deleted after the block unless it was moved."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # Made as any file is, so that the umask decides who may read it.
+    name = str(path.with_name(f".{path.name}.{secrets.token_hex(8)}"))
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with open(descriptor, "wb", buffering=0) as file:
             for piece in (data,) if isinstance(data, bytes) else _gathered(data):
                 write_all(file, piece)
             os.fsync(descriptor)
-        os.chmod(name, 0o644)
         yield name
     finally:
         with suppress(OSError):

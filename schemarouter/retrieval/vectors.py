@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from schemarouter.caches import Latest
 from schemarouter.canonical import fingerprint, sha256_hex
-from schemarouter.disk_cache import DIGEST_BYTES, DiskCache, cache_folder, read_regular, replace_whole
+from schemarouter.disk_cache import DIGEST_BYTES, DiskCache, cache_folder, read_regular
+from schemarouter.files import replace_file
 from schemarouter.retrieval.base import RetrieverError
 
 _MAX_BYTES = 2**32
@@ -86,7 +87,7 @@ def entry_vectors(encoder: Encoder, texts: Sequence[str], folder: Path | None = 
     if path:
         body = _npy(vectors)
         with suppress(OSError):
-            replace_whole(path, body + _digest(path, body))
+            replace_file(path, body + _digest(path, body))
     return vectors
 
 

@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_written_costs_time_and_nothing_else(
 ) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("x")
-    monkeypatch.setattr("schemarouter.disk_cache.tempfile.NamedTemporaryFile", refuse)
+    monkeypatch.setattr("schemarouter.files.os.open", refuse)
     for folder in (in_the_way, in_the_way / "below", tmp_path / "new"):
         for _ in range(2):
             encoder = StubEncoder()
@@ -176,13 +176,13 @@ def test_a_folder_that_cannot_be_written_costs_time_and_nothing_else(
 
 
 def test_a_write_that_fails_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemarouter.disk_cache.os.replace", refuse)
+    monkeypatch.setattr("schemarouter.files.os.replace", refuse)
     np.testing.assert_array_equal(entry_vectors(StubEncoder(), TEXTS, tmp_path), fresh(StubEncoder(), TEXTS))
     assert stored(tmp_path) == []
 
 
 def test_a_full_disk_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr("schemarouter.files.write_all", refuse)
     np.testing.assert_array_equal(entry_vectors(StubEncoder(), TEXTS, tmp_path), fresh(StubEncoder(), TEXTS))
     assert stored(tmp_path) == []
 
@@ -283,7 +283,7 @@ def test_a_new_file_replaces_an_old_one_in_one_step(tmp_path: Path, monkeypatch:
         assert not target.exists()
         real(source, target)
 
-    monkeypatch.setattr("schemarouter.disk_cache.os.replace", watch)
+    monkeypatch.setattr("schemarouter.files.os.replace", watch)
     entry_vectors(StubEncoder(), TEXTS, tmp_path)
     ((source, target),) = moves
     assert source.parent == target.parent
