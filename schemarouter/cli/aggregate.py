@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from schemarouter.cli.common import AsJson, Directory, print_stamp
+from schemarouter.cli.common import AsJson, Directory, print_bytes, print_stamp
 
 
 def aggregate(directory: Directory, as_json: AsJson = False) -> None:
@@ -14,8 +14,7 @@ def aggregate(directory: Directory, as_json: AsJson = False) -> None:
 
     result = aggregate_run(directory)
     if as_json:
-        for chunk in result.chunks():
-            typer.echo(chunk, nl=False)
+        print_bytes(result.chunks())
         return
     print_stamp(result.stamp)
     counted, expected = result.episodes.counted, result.episodes.expected

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import orjson
 import typer
 
 from schemarouter.errors import UsageError
+from schemarouter.files import pretty_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_WIDTH = 140
-Directory = Annotated[Path, typer.Argument(help="Run directory.")]
+
+
+def expanded(given: str) -> Path:
+    """A path whose ``~`` is the home folder. Raises UsageError for one of an unknown user."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{given}: {error}") from None
+
+
+Directory = Annotated[Path, typer.Argument(parser=expanded, metavar="DIRECTORY", help="Run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
@@ -39,7 +51,9 @@ def console() -> Console:
     from rich.console import Console
 
     terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=_PIPE_WIDTH)
+    if terminal.is_terminal and terminal.width > 0:
+        return terminal
+    return Console(width=_PIPE_WIDTH)
 
 
 def print_stamp(stamp: str) -> None:
@@ -49,9 +63,24 @@ def print_stamp(stamp: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Write indented JSON to stdout."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    sys.stdout.write(orjson.dumps(value, option=options).decode())
+    """Write indented JSON to stdout, in UTF-8 whatever the locale says."""
+    print_bytes((pretty_json(value),))
+
+
+def print_bytes(pieces: Iterable[bytes]) -> None:
+    """Write UTF-8 to stdout past the encoding of the locale, where stdout takes bytes."""
+    sys.stdout.flush()
+    binary = getattr(sys.stdout, "buffer", None)
+    for piece in pieces:
+        if binary is None:
+            sys.stdout.write(piece.decode())
+        else:
+            binary.write(piece)
+
+
+def next_command(*words: object) -> str:
+    """A command of this program that a shell reads as it is printed."""
+    return shlex.join(["schemarouter", *map(str, words)])
 
 
 def read_input(path: Path) -> bytes:

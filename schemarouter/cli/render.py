@@ -76,9 +76,9 @@ def print_verdict(verdict: Verdict) -> None:
 
 def _conditions(verdict: Verdict) -> Table:
     table = Table(title="Measures by condition (n/expected; intervals 95 %)", title_justify="left")
-    table.add_column("measure")
+    table.add_column("measure", overflow="fold")
     for name in verdict.conditions:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for measure in BY_NAME.values():
         cells = []
         for name, estimates in verdict.conditions.items():
@@ -128,10 +128,10 @@ def _spreads(verdict: Verdict, measure: Measure) -> list[str]:
 
 def _slices(verdict: Verdict, name: str) -> Table:
     table = Table(title=f"By {name} (logit-t intervals)", title_justify="left")
-    table.add_column(name)
-    table.add_column("condition")
+    table.add_column(name, overflow="fold")
+    table.add_column("condition", no_wrap=True)
     for measure in SLICE_MEASURES:
-        table.add_column(BY_NAME[measure].title, justify="right")
+        table.add_column(BY_NAME[measure].title, justify="right", overflow="fold")
     for group, by_condition in verdict.slices[name].items():
         for position, (condition, entries) in enumerate(by_condition.items()):
             cells = [
@@ -178,7 +178,7 @@ def print_episodes(result: CompleteRun) -> None:
     console = make_console()
     table = Table(box=None, pad_edge=False)
     for title in ("episode", "pass", "steps", "recall", "missed", "recovered", "turns", "schema tokens"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     for row in result.rows:
         counts = row.counts
         table.add_row(

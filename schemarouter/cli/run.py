@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from schemarouter.cli.common import CatalogViewName, SurfaceName
+from schemarouter.cli.common import CatalogViewName, SurfaceName, expanded, next_command
 from schemarouter.cli.progress import Display, progress_display
 
 
@@ -21,7 +21,12 @@ class EngineName(StrEnum):
 
 
 def run(
-    out: Annotated[Path, typer.Option(help="Run directory: a new one, or one of the same run to resume.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            parser=expanded, metavar="PATH", help="Run directory: a new one, or one of the same run to resume."
+        ),
+    ],
     surface: Annotated[SurfaceName, typer.Option(help="Surface of the tasks.")] = SurfaceName.development,
     retriever: Annotated[str | None, typer.Option(help="Retriever spec; the protocol's unless given.")] = None,
     agent: Annotated[str | None, typer.Option(help="Agent spec; the protocol's unless given.")] = None,
@@ -96,4 +101,4 @@ def run(
         return
     part = parse_shard(shard)
     then = "Next" if part.count == 1 else "Next, with all shards in it"
-    typer.echo(f"{len(part.units(result.plan))} episodes in {out}. {then}: schemarouter gate {out}", err=True)
+    typer.echo(f"{len(part.units(result.plan))} episodes in {out}. {then}: {next_command('gate', out)}", err=True)

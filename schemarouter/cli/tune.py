@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemarouter.cli.common import SurfaceName
+from schemarouter.cli.common import SurfaceName, expanded
 from schemarouter.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,10 @@ RECORD_FILE = "tuning.json"
 
 
 def tune(
-    out: Annotated[Path, typer.Option(help="Folder for the weights and for the record of the search.")],
+    out: Annotated[
+        Path,
+        typer.Option(parser=expanded, metavar="PATH", help="Folder for the weights and for the record of the search."),
+    ],
     surface: Annotated[
         SurfaceName, typer.Option(help="Surface of the tasks; only development.")
     ] = SurfaceName.development,
@@ -59,7 +62,7 @@ def _print(record: Any, protocol: Protocol) -> None:
             title_justify="left",
         )
         for title in ("evidence", "catalog", "opening", "later"):
-            table.add_column(title)
+            table.add_column(title, overflow="fold")
         rows = {"all": results["out_of_fold"], **{f"without {k}": v for k, v in results.get("without", {}).items()}}
         for name, by_size in rows.items():
             for size, phases in by_size.items():
@@ -74,7 +77,7 @@ def _languages(view: str, by_size: Any) -> Any:
 
     table = Table(title=f"{view}: by language", title_justify="left")
     for title in ("language", "catalog", "opening", "later"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     largest = max(by_size, key=int)
     for language in by_size[largest]["opening"]:
         if language != "all":
@@ -88,7 +91,7 @@ def _conditions(view: str, top_k: int, groups: Any) -> Any:
 
     table = Table(title=f"{view}: conditions of the experiment, out of fold", title_justify="left")
     for title in ("", f"Recall@{top_k}", "pass", "pass progr.", "recovery", "recovery progr.", "difference (Rao-Wu)"):
-        table.add_column(title)
+        table.add_column(title, overflow="fold")
     for name, group in groups.items():
         low, high = group["recovery_difference"]["interval"]
         table.add_row(

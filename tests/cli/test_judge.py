@@ -12,7 +12,7 @@ from schemarouter import experiment
 from schemarouter.cli.show import _near
 from schemarouter.state import ExecutionState
 from tests.cli.conftest import Copies
-from tests.cli.program import EPISODES, SMALL, aggregated, edit_run, files, inside, refused
+from tests.cli.program import EPISODES, SMALL, aggregated, edit_run, environment, files, inside, outside, refused
 from tests.toys import changed
 
 pytestmark = pytest.mark.slow
@@ -236,6 +236,41 @@ def test_no_outcome_before_the_run_is_complete(
     refused(inside(command, folder), 3, *words)
     refused(inside(command, folder, EPISODE if command == "show" else "--json"), 3, *words)
     assert files(folder) == before
+
+
+def test_json_is_utf_8_whatever_the_locale_says(copy: Copies) -> None:
+    folder = copy()
+    changes = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
+    listed = outside("list", "tasks", "--json", env=environment(**changes))
+    assert listed.code == 0 and any("é" in row["query"] for row in listed.json)
+    assert outside("aggregate", folder, "--json", env=environment(**changes)).stdout == aggregated(folder)
+
+
+@pytest.mark.parametrize("columns", ["80", "0"])
+def test_a_narrow_terminal_cuts_no_id_and_no_condition(
+    columns: str, copy: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy()
+    for name, value in {"COLUMNS": columns, "TTY_COMPATIBLE": "1", "TERM": "dumb", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    shown = inside("show", folder)
+    assert shown.code == 0 and "…" not in shown.out
+    cells = "".join(line.split("  ")[0].split(" yes")[0].strip() for line in shown.out.splitlines())
+    assert EPISODE in cells
+    judged = inside("gate", folder)
+    assert judged.code == 1 and "SR-5-STATE-AWARE" in judged.out
+    # Some titles begin with one.
+    assert "…" not in judged.out.replace("│ … ", "")
+
+
+def test_a_home_folder_is_found_and_the_next_command_is_quoted(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    merged = inside("merge", small, "--out", "~/all of it")
+    assert (merged.code, (tmp_path / "all of it").is_dir()) == (0, True), merged.err
+    assert merged.err.rstrip().endswith(f"Next: schemarouter gate '{tmp_path}/all of it'")
+    assert inside("status", "~/all of it").code == 0
 
 
 def test_an_aggregate_made_here_is_what_the_library_computes(copy: Copies) -> None:
