@@ -52,7 +52,7 @@ def test_shards_made_apart_and_merged_are_the_run_of_one_process(tmp_path: Path,
     next_step = f"3 shards in {tmp_path / 'merged'}. Next: schemarouter gate {tmp_path / 'merged'}\n"
     assert (merged.code, merged.stdout, merged.err) == (0, b"", next_step)
     assert aggregated(tmp_path / "merged") == whole
-    assert inside("status", tmp_path / "merged").out == "10/10 episodes, complete\n"
+    assert inside("status", tmp_path / "merged").out.startswith("10/10 episodes, complete\n")
 
 
 def test_shards_made_in_one_directory_are_the_run_of_one_process(tmp_path: Path, whole: bytes) -> None:
