@@ -279,19 +279,28 @@ def aggregate(folder: Path | str, *, write: bool = True) -> Aggregate:
     return result
 
 
-def judge(folder: Path | str, *, write: bool = True, report: Callable[[str], None] = lambda line: None) -> Verdict:
+def judge(
+    folder: Path | str,
+    *,
+    write: bool = True,
+    out: Path | str | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Verdict:
     """Judge a complete run by the six criteria.
 
     Args:
         folder: Run directory.
-        write: Whether aggregate.json, where there is none yet, and verdict.json are written there.
-        report: Called with a message on a confirmatory result: kept, or compared with the one kept before.
+        write: Whether aggregate.json, where the run has none yet, and verdict.json are written.
+        out: The folder they are written to; the run directory unless given.
+        report: Called with what is to be told besides: that a run directory takes no files (a read-only disk), which costs
+            no verdict, and of a confirmatory result that it was kept, or compared with the one kept before.
 
     Returns:
         The verdict.
 
     Raises:
-        InvalidRunError: As `load_complete_run`, and where an aggregate.json differs from that of the shards.
+        InvalidRunError: As `load_complete_run`, where an aggregate.json differs from that of the shards, and where `out`
+            cannot be written.
 
     """
     path = Path(folder)
@@ -305,9 +314,14 @@ def judge(folder: Path | str, *, write: bool = True, report: Callable[[str], Non
         )
     verdict = judge_run(run, reference.protocol)
     if write:
-        if same is None:
-            write_aggregate(path, result)
-        write_whole(path / VERDICT_FILE, verdict.to_bytes())
+        try:
+            if same is None:
+                write_aggregate(Path(out or path), result)
+            write_whole(Path(out or path) / VERDICT_FILE, verdict.to_bytes())
+        except InvalidRunError as error:
+            if out is not None:
+                raise
+            report(f"{error} The verdict stands all the same; --out PATH writes it elsewhere.")
         if verdict.confirmatory:
             report(keep_or_compare(reference.protocol.results, run, verdict))
     return verdict

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from schemarouter.cli.common import AsJson, Directory, print_json
+from schemarouter.cli.common import AsJson, Directory, expanded, print_json
 from schemarouter.errors import EXIT_GATE_FAILED
 
 
-def gate(directory: Directory, as_json: AsJson = False) -> None:
+def gate(
+    directory: Directory,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(parser=expanded, metavar="PATH", help="Folder for the verdict, instead of the run directory."),
+    ] = None,
+) -> None:
     """Judge a complete run by the six criteria. Exit code 0: pass; 1: fail; 3: incomplete, altered or otherwise invalid."""
     from schemarouter.cli.render import print_verdict
     from schemarouter.experiment import judge
 
     notes: list[str] = []
-    verdict = judge(directory, report=notes.append)
+    verdict = judge(directory, out=out, report=notes.append)
     if as_json:
         print_json(verdict.as_json())
     else:

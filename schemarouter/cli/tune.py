@@ -37,6 +37,7 @@ def tune(
 
     if surface is SurfaceName.frozen:
         raise UsageError("nothing is tuned on the frozen surface; use --surface development.")
+    _require_writable(out)
     protocol = load_protocol(surface)
     found = run(
         protocol, load_surface(surface), load_catalogs(protocol.catalogs), Extent(ablation=ablation), workers=workers
@@ -47,6 +48,15 @@ def tune(
     _print(found.record, protocol)
     same = WEIGHTS_FILE.exists() and WEIGHTS_FILE.read_bytes() == weights
     typer.echo(f"{out / WEIGHTS_FILE.name}: {'the weights of this package' if same else 'differs from this package'}.")
+
+
+def _require_writable(folder: Path) -> None:
+    """Raise InvalidRunError where the results could not be written: told before minutes of work, not after."""
+    from schemarouter.files import write_whole
+
+    probe = folder / f"{RECORD_FILE}.probe"
+    write_whole(probe, b"")
+    probe.unlink()
 
 
 def _print(record: Any, protocol: Protocol) -> None:

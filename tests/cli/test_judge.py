@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from conditions.storage.run_directory import AGGREGATE_FILE, VERDICT_FILE
 from schemarouter import experiment
+from schemarouter import files as files_module
 from schemarouter.cli.show import _near
 from schemarouter.state import ExecutionState
 from tests.cli.conftest import Copies
@@ -51,6 +54,27 @@ def test_gate_json_holds_six_criteria_provenance_and_stamp(copy: Copies) -> None
     assert (folder / VERDICT_FILE).read_bytes() == result.stdout
     assert (folder / AGGREGATE_FILE).exists()
     assert result.err == ""
+
+
+def test_a_verdict_can_be_written_elsewhere(copy: Copies, tmp_path: Path) -> None:
+    folder, other = copy(), tmp_path / "elsewhere"
+    result = inside("gate", folder, "--json", "--out", other)
+    assert (other / VERDICT_FILE).read_bytes() == result.stdout
+    assert (other / AGGREGATE_FILE).exists()
+    assert not (folder / VERDICT_FILE).exists() and not (folder / AGGREGATE_FILE).exists()
+
+
+def test_a_run_on_a_read_only_disk_is_judged_all_the_same(copy: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, folder = inside("gate", copy(), "--json"), copy()
+
+    def read_only(path: Path, data: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(files_module, "replace_file", read_only)
+    result = inside("gate", folder, "--json")
+    assert (result.code, result.stdout) == (expected.code, expected.stdout)
+    assert "cannot be written (Read-only file system). The verdict stands all the same; --out PATH" in result.err
+    refused(inside("gate", folder, "--out", folder.parent / "other"), 3, "cannot be written (Read-only file system)")
 
 
 def test_the_gate_table_is_stamped_and_ends_with_the_verdict(copy: Copies) -> None:

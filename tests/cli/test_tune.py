@@ -69,3 +69,14 @@ def test_it_writes_the_weights_that_were_picked_with_the_record_of_how_and_print
 def test_nothing_is_tuned_on_the_frozen_surface(tmp_path: Path) -> None:
     refused(inside("tune", "--out", tmp_path, "--surface", "frozen"), 2, "frozen", "--surface development")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_files_is_told_before_anything_is_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object, **options: object) -> None:
+        raise AssertionError("the search began")
+
+    monkeypatch.setattr("gates.tuning.report.tune", never)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    refused(inside("tune", "--out", tmp_path / "file"), 3, "tuning.json.probe", "cannot be written")
