@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import get_args
 
 import pytest
 
 from conditions.storage.run_directory import RunHeader, ShardHeader
 from gates.aggregate import Aggregate
 from gates.verdict import Verdict
+from schemarouter.records import Event, Reason
 from tests.markdown import ROOT, code_blocks
 
 PAGES = sorted(path for part in ("*.md", "howto/*.md", "reference/*.md") for path in (ROOT / "docs").glob(part))
@@ -65,6 +68,16 @@ def test_every_field_of_the_documents_of_a_run_is_described() -> None:
     for document in (RunHeader, ShardHeader, Aggregate, Verdict):
         described = parts[document.__name__].partition("\n## ")[0]
         assert [name for name in document.model_fields if f"`{name}`" not in described] == [], document.__name__
+
+
+def test_every_event_and_field_of_a_record_is_described() -> None:
+    text = (ROOT / "docs" / "run-directory.md").read_text(encoding="utf-8")
+    rows = {kind: row for row, kind in re.findall(r"^(\| `(\w+)` \| .+)$", text, re.MULTILINE)}
+    for event in get_args(get_args(Event)[0]):
+        row = rows[{item.name: item.default for item in fields(event)}["type"]]
+        names = {item.name for item in fields(event)} - {"turn", "type"}
+        assert {name for name in names if f"`{name}`" not in row} == set(), event.__name__
+        assert set(get_args(Reason)) <= set(re.findall(r"`(\w+)`", rows["ended"]))
 
 
 @pytest.mark.slow
