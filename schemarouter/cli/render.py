@@ -1,26 +1,22 @@
-"""Verdicts and episodes as text for a console."""
+"""Verdicts and lists of episodes as text for a console."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
 from conditions.registry import ranks
 from conditions.storage.run_directory import Provenance
-from gates.aggregate import CompleteRun
 from gates.criteria import INTERVAL_MEASURES, SLICE_MEASURES
+from gates.episode_table import EpisodeRow
 from gates.intervals import Interval
 from gates.measures import BY_NAME, Measure
 from gates.verdict import Criterion, Verdict
-from schemarouter.catalog import Catalog
 from schemarouter.cli.common import console as make_console
-from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, episode_id
-from schemarouter.state import Call, ExecutionState, Observation
+from schemarouter.records import episode_id
 
 NAMES = {"percentile": "percentile", "rao_wu": "Rao-Wu", "logit_t": "logit-t"}
-_MAX_ROUTES = 20
 
 
 def number(value: float | None, *, rate: bool) -> str:
@@ -173,13 +169,13 @@ def _judgement(item: Criterion) -> tuple[str, str, str, str]:
     return estimate, intervals, supported, "undefined" if item.undefined else ("yes" if item.passed else "NO")
 
 
-def print_episodes(result: CompleteRun) -> None:
-    """Print the episodes of a run, one line each."""
+def print_episodes(rows: Iterable[EpisodeRow]) -> None:
+    """Print episodes, one line each."""
     console = make_console()
     table = Table(box=None, pad_edge=False)
     for title in ("episode", "pass", "steps", "recall", "missed", "recovered", "turns", "schema tokens"):
         table.add_column(title, overflow="fold")
-    for row in result.rows:
+    for row in rows:
         counts = row.counts
         table.add_row(
             episode_id(row.task, row.catalog, row.condition, row.repeat),
@@ -192,58 +188,3 @@ def print_episodes(result: CompleteRun) -> None:
             str(counts.schema_tokens),
         )
     console.print(table)
-
-
-def print_attempt(record: EpisodeRecord, query: str, catalog: Catalog) -> None:
-    """Print an attempt turn by turn: tools exposed, calls, observations, states."""
-    console = make_console()
-
-    def line(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    console.print(f"{record.episode_id}, attempt {record.attempt}", style="bold", highlight=False, soft_wrap=True)
-    line(query)
-    state = ExecutionState.start(query)
-    call = Call("", {})
-    for event in record.events:
-        for text in _event_lines(event):
-            line(text)
-        if isinstance(event, Called):
-            call = Call(event.route, event.arguments)
-        if isinstance(event, Observed):
-            observation = Observation(event.outcome, event.payload)
-            state = state.observe(call, observation, catalog.get(call.route_id), incomplete=event.incomplete)
-            line(f"  state     {state.canonical_json().decode()}")
-
-
-def _event_lines(event: object) -> list[str]:
-    if isinstance(event, Exposed):
-        return [f"  exposed   ({event.cause}) {_exposed(event)}"]
-    if isinstance(event, ModelTurn):
-        return [f"turn {event.turn}: {event.input_tokens} input tokens, {event.schema_tokens} of them tool schemas"]
-    if isinstance(event, Asked):
-        return ["  asked for more tools"]
-    if isinstance(event, Called):
-        return [f"  called    {event.route} {_plain(event.arguments)}"]
-    if isinstance(event, Decided):
-        return [f"  policy    {'allowed' if event.allowed else 'refused: ' + event.error}"]
-    if isinstance(event, Observed):
-        return [f"  observed  ({event.outcome}) {_plain(event.payload)}"]
-    if isinstance(event, Ended):
-        return [
-            f"ended: {event.reason} {event.detail}".rstrip() + f"; steps {', '.join(event.steps_completed) or 'none'}"
-        ]
-    return []
-
-
-def _exposed(event: Exposed) -> str:
-    """The routes shown; those that come from a ranking with their ranks, in that order."""
-    if len(event.routes) > _MAX_ROUTES:
-        return f"{len(event.routes)} routes"
-    ranks = {route: rank for rank, route in enumerate(event.ranking, start=1)}
-    by_rank = sorted(event.routes, key=lambda route: (ranks.get(route, len(ranks) + 1), route))
-    return ", ".join(f"{ranks[route]} {route}" if route in ranks else route for route in by_rank)
-
-
-def _plain(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())

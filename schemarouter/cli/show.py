@@ -7,34 +7,46 @@ from typing import Annotated
 
 import typer
 
-from schemarouter.cli.common import Directory, print_stamp
+from schemarouter.cli.common import AsJson, Directory, print_json, print_stamp
 from schemarouter.errors import UsageError
 
 
 def show(
     directory: Directory,
     episode: Annotated[
-        str, typer.Argument(help="task/catalog/condition; all episodes, a line each, unless given.")
+        str, typer.Argument(help="task/catalog/condition; task or task/catalog lists those, nothing lists all.")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Show the episodes of a complete run in a line each, or one of them turn by turn."""
-    from schemarouter.cli.render import print_attempt, print_episodes
+    """List the episodes of a complete run, or show one turn by turn: what was needed, what was shown, what changed."""
+    from gates.episode_table import EpisodeTable
+    from gates.identities import load_reference
+    from schemarouter.cli.episode_view import EpisodeView, print_attempt
+    from schemarouter.cli.render import print_episodes
     from schemarouter.experiment import load_complete_run, load_run
-    from surface.loader import load_catalogs, load_surface
 
     run = load_complete_run(directory)
-    if not episode:
-        print_stamp(run.header.stamp)
-        print_episodes(run)
-        return
     known = [unit.episode_id for unit in run.plan.units]
     if episode not in known:
-        raise UsageError(_near(episode, known))
+        part = episode.rstrip("/") + "/" if episode else ""
+        rows = [row for row, name in zip(run.rows, known, strict=True) if name.startswith(part)]
+        if not rows:
+            raise UsageError(_near(episode, known))
+        if as_json:
+            print_json({"stamp": run.header.stamp, "rows": [*EpisodeTable.of(rows).as_json()]})
+            return
+        print_stamp(run.header.stamp)
+        print_episodes(rows)
+        return
+    reference = load_reference(run.header)
+    records = (record for record in load_run(directory).records() if record.episode_id == episode)
+    views = [EpisodeView(record, reference) for record in records]
+    if as_json:
+        print_json({"stamp": run.header.stamp, "attempts": [view.as_json() for view in views]})
+        return
     print_stamp(run.header.stamp)
-    for record in load_run(directory).records():
-        if record.episode_id == episode:
-            prompt = load_surface(run.header.surface).prompt(record.task)
-            print_attempt(record, prompt.query, load_catalogs([record.catalog])[record.catalog])
+    for view in views:
+        print_attempt(view)
 
 
 def _near(episode: str, known: list[str]) -> str:

@@ -12,6 +12,8 @@ import pytest
 from conditions.storage.run_directory import AGGREGATE_FILE, VERDICT_FILE
 from schemarouter import experiment
 from schemarouter import files as files_module
+from schemarouter.canonical import canonical_json, sha256_hex
+from schemarouter.cli.episode_view import Needed
 from schemarouter.cli.show import _near
 from schemarouter.state import ExecutionState
 from tests.cli.conftest import Copies
@@ -193,11 +195,53 @@ def test_show_prints_an_episode_turn_by_turn(copy: Copies) -> None:
     assert "".join(queries["dev-de-01"].split()) in "".join(result.out.split())
 
 
-def test_a_state_shown_to_a_pipe_stands_whole_on_its_line(copy: Copies) -> None:
-    lines = inside("show", copy(), EPISODE).out.splitlines()
-    shown = [line.removeprefix("  state     ").encode() for line in lines if line.startswith("  state     ")]
-    assert shown
-    assert all(ExecutionState.parse(data).canonical_json() == data for data in shown)
+def test_an_episode_as_json_holds_its_record_what_was_needed_and_every_state(copy: Copies) -> None:
+    shown = inside("show", copy(), EPISODE, "--json").json
+    assert shown["stamp"] == STAMP
+    [attempt] = shown["attempts"]
+    events = attempt["record"]["events"]
+    observed = [event for event in events if event["type"] == "observed"]
+    states = [ExecutionState.parse(canonical_json(state)) for state in attempt["states"]]
+    hashes = [event["sha256"] for event in events if event["type"] == "state"]
+    assert [sha256_hex(state.canonical_json()) for state in states[1:]] == hashes
+    assert len(states) == 1 + len(observed) > 1
+    exposures = [event for event in events if event["type"] == "exposed"]
+    turns = [event["turn"] for event in events if event["type"] == "model_turn"]
+    assert [item["turn"] for item in attempt["needed"]] == turns
+    for item, exposure in zip(attempt["needed"], exposures, strict=True):
+        assert item["exposed"] is (item["route"] in exposure["routes"])
+        assert item["rank"] is None or exposure["ranking"][item["rank"] - 1] == item["route"]
+
+
+def test_what_was_needed_stands_with_its_rank_under_every_turn(copy: Copies) -> None:
+    folder = copy()
+    lines = inside("show", folder, EPISODE).out.splitlines()
+    needed = inside("show", folder, EPISODE, "--json").json["attempts"][0]["needed"]
+    under = [lines[at + 1] for at, line in enumerate(lines) if line.startswith("turn ")]
+    assert under == [f"  needed    {Needed(**item)}" for item in needed]
+    assert (
+        "rank" in under[0] and str(Needed(1, "pay", "bank.pay", None, 0, False)) == "bank.pay (step pay): not exposed"
+    )
+
+
+def test_of_a_state_the_change_is_shown(copy: Copies) -> None:
+    folder = copy()
+    states = inside("show", folder, EPISODE, "--json").json["attempts"][0]["states"]
+    [first, *_] = [line for line in inside("show", folder, EPISODE).out.splitlines() if line.startswith("  state     ")]
+    before, after = states[:2]
+    added = set(after["observation_field_names"]) - set(before["observation_field_names"])
+    assert added and all(f"+{name}" in first for name in added)
+    assert before["original_query"] not in first
+
+
+@pytest.mark.parametrize("part", ["dev-de-01", "dev-de-01/", "dev-de-01/100"])
+def test_a_part_of_an_id_lists_the_episodes_that_begin_with_it(part: str, copy: Copies) -> None:
+    folder = copy()
+    rows = json.loads(aggregated(folder))["rows"]
+    expected = [row for row in rows if row["task"] == "dev-de-01"]
+    assert inside("show", folder, part, "--json").json == {"stamp": STAMP, "rows": expected}
+    named = [line.split()[0] for line in inside("show", folder, part).out.splitlines() if "/100/" in line]
+    assert named == [f"{row['task']}/{row['catalog']}/{row['condition']}" for row in expected]
 
 
 @pytest.mark.parametrize(
@@ -209,9 +253,7 @@ def test_show_of_an_unknown_episode_names_the_closest(given: str, near: str, cop
     refused(result, 2, f"unknown episode {given!r}", *(() if given.islower() else (f"Did you mean {near!r}?",)))
 
 
-@pytest.mark.parametrize(
-    "given", ["dev-de-01", "dev-de-01/", "DEV-DE-01/250/FULL", "dev-de-1/100/FULL", "dev-de-01/FULL"]
-)
+@pytest.mark.parametrize("given", ["dev-de-01/1", "DEV-DE-01/250/FULL", "dev-de-1/100/FULL", "dev-de-01/FULL"])
 def test_the_task_part_of_an_unknown_episode_is_compared_first(given: str, copy: Copies) -> None:
     message = refused(inside("show", copy(), given), 2, "Did you mean 'dev-de-01/100/", f"The run has {EPISODES}")
     assert "dev-de-02" not in message and message.count("dev-de-01/100/") == 1 + 5
