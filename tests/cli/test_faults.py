@@ -174,7 +174,8 @@ def test_a_disk_that_is_read_only_is_one_message_and_left_as_it_is(
 ) -> None:
     folder, opened = copy(lines=7 if command == "run" else None), os.open
     target = tmp_path / "merged"
-    arguments = {"run": ("--out", folder, *SMALL), "merge": (folder, "--out", target)}.get(command, (folder,))
+    elsewhere = (folder, "--out", target)
+    arguments = {"run": ("--out", folder, *SMALL), "merge": elsewhere, "gate": elsewhere}.get(command, (folder,))
     before = files(folder)
 
     def open_(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
