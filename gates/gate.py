@@ -68,7 +68,7 @@ def _agent_note(agent: str) -> str:
         return f"The agent, {agent}, unknown here."
     declared = agents.declaration(name)
     if declared.knows_plan:
-        says = "It knows the plan: this measures retrieval, not a language model."
+        says = "It knows the plan, so this measures retrieval, not a language model."
     else:
         qualities = {"deterministic": declared.deterministic, "simulated": declared.simulated}
         said = " and ".join(f"is {'' if holds else 'not '}declared {name}" for name, holds in qualities.items())

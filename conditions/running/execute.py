@@ -28,11 +28,13 @@ _HEADER_LOCK = f"{LOCK_PREFIX}header"
 # How long to wait for the lock of the header, which each process holds briefly when it begins.
 _HEADER_LOCK_SECONDS = 30.0
 _MAX_LISTED = 5
+# A single failure may pass, so the episode is run again later; as many in a row as this will not pass by itself.
+_MAX_FAILURES_IN_A_ROW = 3
 COMPARED = ("identities", "plan", "limits", "provenance")
 
 
 class InfrastructureError(InvalidRunError):
-    """An infrastructure failure ended an episode; it is recorded, and the same command runs the episode again."""
+    """Infrastructure failures ended too many episodes in a row; they are recorded, and the same command runs them again."""
 
 
 def prepare(folder: Path, run: RunHeader, resume: ResumeHeader | None = None) -> None:
@@ -131,8 +133,9 @@ def execute(
 ) -> None:
     """Run every unit of a shard that is not finished yet; `progress` is called with the number finished so far.
 
-    Raises InfrastructureError after an infrastructure failure, which is recorded first, LimitReachedError where `spending`
-    allows no more, and InvalidRunError when another process is at work on the shard.
+    An episode that an infrastructure failure ended is recorded and run again after the others. Raises InfrastructureError
+    after several failures in a row, LimitReachedError where `spending` allows no more, and InvalidRunError when another
+    process is at work on the shard.
     """
     holds_a_run(folder)  # Not even a lock is put among other files.
     with hold(folder, shard):
@@ -169,6 +172,7 @@ class _ShardRun:
         self._shard_path = folder / shard_name(shard)
         self._timing_path = folder / timing_name(shard)
         self._header = header_line(run, shard)
+        self._failures_in_a_row = 0
 
     def complete(self) -> None:
         """Run every unit that is not finished; errors as `execute`."""
@@ -177,15 +181,21 @@ class _ShardRun:
             ShardWriter(self._shard_path, self._header, self._spending.add_recorded) as writer,
         ):
             self._progress(len(writer.finished))
-            with noted_interrupts() as raise_lost, closing(self._engine.run(self._jobs(writer))) as finished:
-                for done in finished:
-                    self._take(done, writer, timing)
-                    raise_lost()
-            if self._spending.reached and len(writer.finished) < len(self._units):
+            with noted_interrupts() as raise_lost:
+                while self._remain(writer) and not self._spending.reached:
+                    with closing(self._engine.run(self._jobs(writer))) as finished:
+                        for done in finished:
+                            self._take(done, writer, timing)
+                            raise_lost()
+            if self._remain(writer):
                 raise LimitReachedError(
                     f"stopped at {self._spending.reached}, {len(writer.finished)} of {len(self._units)} episodes done; "
                     "the same command with a higher limit resumes the run."
                 )
+
+    def _remain(self, writer: ShardWriter) -> bool:
+        """Whether an episode of the shard is still to be finished."""
+        return len(writer.finished) < len(self._units)
 
     def _jobs(self, writer: ShardWriter) -> Iterator[Job]:
         for unit in _by_task(self._units):
@@ -202,9 +212,10 @@ class _ShardRun:
         line = {"episode": name, "attempt": done.attempt, "wall_ms": round(done.wall_ms, 3)}
         timing.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         self._spending.add_done(done)
-        if done.final:
+        self._failures_in_a_row = self._failures_in_a_row + 1 if done.failure else 0
+        if done.final or self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             raise InfrastructureError(
-                f"{name}: infrastructure failure ({' '.join(done.failure.split())}); it is recorded, nothing is lost, "
-                "and the same command runs this episode again."
+                f"{name}: infrastructure failure ({' '.join(done.failure.split())}), {self._failures_in_a_row} in a row; "
+                "they are recorded, nothing is lost, and the same command goes on."
             )
         self._progress(len(writer.finished))

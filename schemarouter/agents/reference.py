@@ -16,7 +16,7 @@ from schemarouter.state import Call
 
 DECLARATION = AgentDeclaration(
     name="reference",
-    summary="knows the plan; calls what is next when it is shown, else asks, else probes, else stalls",
+    summary="calls what the plan needs next when it is shown, else asks, else probes, else stalls",
     options={"probe": Option(str, "true", choices=("true", "false"))},
     knows_plan=True,
     deterministic=True,

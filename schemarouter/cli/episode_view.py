@@ -8,14 +8,80 @@ from typing import Any
 
 import orjson
 
+from conditions.storage.run_directory import Identities
 from gates.identities import ReferenceData
 from gates.replay import Replay
+from schemarouter.catalog.views import viewed
 from schemarouter.cli.common import console as make_console
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, encode
+from schemarouter.retrieval import registry
+from schemarouter.retrieval.base import Ranking
 from schemarouter.state import Call, ExecutionState, Observation
 from schemarouter.tokens import TokenCounter
 
 _MAX_ROUTES = 20
+# Differences of a score's parts below this are not printed.
+_MIN_PRINTED = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a route stood below the last one that is shown at first, by ranking all entries again.
+
+    Attributes:
+        rank: Place of the route among all entries, from 1; None where the retriever left it out.
+        score: Its score.
+        last_shown: The route at the last place of the Top-k.
+        last_score: That one's score; None where nothing is shown.
+        parts: What each kind of evidence adds to the route's score beyond what it adds to the other's, the largest first; empty
+            where the retriever does not say.
+    """
+
+    rank: int | None
+    score: float | None
+    last_shown: str
+    last_score: float | None
+    parts: Mapping[str, float]
+
+    def __str__(self) -> str:
+        last = f"{self.last_score:.3f} of {self.last_shown}" if self.last_score is not None else "nothing"
+        if self.rank is None or self.score is None:
+            return f"the retriever gives it no score; the last one ranked among the first has {last}"
+        against = f"rank {self.rank}, score {self.score:.3f} against {last}"
+        parts = ", ".join(f"{name} {gain:+.3f}" for name, gain in self.parts.items() if abs(gain) >= _MIN_PRINTED)
+        return f"{against}: {parts}" if parts else against
+
+
+class Reasons:
+    """Ranks all entries of a run's catalog again, by the run's own retriever, to say why a route was not shown.
+
+    Raises SchemaRouterError where the retriever cannot be built here, for want of a model that the run had.
+    """
+
+    def __init__(self, reference: ReferenceData, identities: Identities, size: int) -> None:
+        entries = viewed(reference.catalogs[size], identities.catalog_view)
+        self._retriever = registry.build_retriever(registry.resolve(identities.retriever), entries)
+        self._count, self._top_k = len(entries), reference.protocol.conditions.top_k
+
+    def of(self, query: str, route: str) -> Reason | None:
+        """Why a route is not among the Top-k for a query; None where it is."""
+        ranking = self._retriever.rank(query, k=self._count)
+        items = dict(ranking.items)
+        shown = ranking.ids[: self._top_k]
+        if route in shown:
+            return None
+        if route not in items:
+            last = shown[-1] if shown else "nothing"
+            return Reason(None, None, last, items.get(last), {})
+        rank = ranking.ids.index(route) + 1
+        return Reason(rank, items[route], shown[-1], items[shown[-1]], _parts(ranking, route, shown[-1]))
+
+
+def _parts(ranking: Ranking, route: str, other: str) -> dict[str, float]:
+    """By kind of evidence, how much more it adds to the score of one route than of another; the largest difference first."""
+    one, two = ranking.parts.get(route, {}), ranking.parts.get(other, {})
+    gains = {name: one.get(name, 0.0) - two.get(name, 0.0) for name in {*one, *two}}
+    return dict(sorted(gains.items(), key=lambda part: (-abs(part[1]), part[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +95,7 @@ class Needed:
         rank: Place of the route in the ranking in force, from 1; None where what was recorded of it does not hold the route.
         ranked: Number of routes recorded of that ranking; 0 for a condition that ranks nothing.
         exposed: Whether the agent saw the route.
+        reason: Why it is not among the first five: None where it is, or where nothing was ranked.
     """
 
     turn: int
@@ -37,6 +104,7 @@ class Needed:
     rank: int | None
     ranked: int
     exposed: bool
+    reason: Reason | None = None
 
     def __str__(self) -> str:
         place = f"rank {self.rank}" if self.rank else f"not among the first {self.ranked}"
@@ -44,9 +112,12 @@ class Needed:
 
 
 class EpisodeView:
-    """An attempt, replayed: its record, what was needed at each model turn, and the state after each tool turn."""
+    """An attempt, replayed: its record, what was needed at each model turn, and the state after each tool turn.
 
-    def __init__(self, record: EpisodeRecord, reference: ReferenceData) -> None:
+    With `reasons`, each needed route that is not among the first ranked says why.
+    """
+
+    def __init__(self, record: EpisodeRecord, reference: ReferenceData, reasons: Reasons | None = None) -> None:
         task, catalog = reference.surface.by_id[record.task], reference.catalogs[record.catalog]
         timeline = Replay(record, task, catalog, reference.protocol, TokenCounter(), record.episode_id).run()
         self.record = record
@@ -55,14 +126,20 @@ class EpisodeView:
         self.states = [ExecutionState.start(self.query)]
         views, call = iter(timeline.model_turns), Call("", {})
         ranking: tuple[str, ...] = ()
+        asked = ""
         for event in record.events:
             if isinstance(event, Exposed):
                 ranking = event.ranking
+                if event.cause != "widen":
+                    asked = self.states[-1].retrieval_query() if event.cause == "refresh" else self.query
             elif isinstance(event, ModelTurn):
                 view = next(views)
                 rank = ranking.index(view.next_route) + 1 if view.next_route in ranking else None
                 shown = view.next_route in view.exposed
-                self.needed.append(Needed(event.turn, view.next_step, view.next_route, rank, len(ranking), shown))
+                reason = reasons.of(asked, view.next_route) if reasons and ranking and view.next_route else None
+                self.needed.append(
+                    Needed(event.turn, view.next_step, view.next_route, rank, len(ranking), shown, reason)
+                )
             elif isinstance(event, Called):
                 call = Call(event.route, event.arguments)
             elif isinstance(event, Observed):
@@ -85,7 +162,10 @@ class EpisodeView:
         for event in self.record.events:
             yield from _event_lines(event)
             if isinstance(event, ModelTurn):
-                yield f"  needed    {next(needed)}"
+                item = next(needed)
+                yield f"  needed    {item}"
+                if item.reason:
+                    yield f"  why       {item.reason}"
             if isinstance(event, Observed):
                 before, after = next(states)
                 yield f"  state     {_change(_values(before), _values(after)) or 'as before'}"

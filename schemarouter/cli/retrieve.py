@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from schemarouter.cli.common import CatalogViewName, print_json, read_input
+from schemarouter.cli.common import CatalogViewName, expanded, print_json, read_input
 from schemarouter.errors import InvalidRunError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -20,7 +20,10 @@ _MIN_PRINTED = 0.0005
 
 def retrieve(
     query: Annotated[str, typer.Argument(help="What the user asks for.")],
-    state: Annotated[Path | None, typer.Option(help="JSON file of a state of the same query; - for stdin.")] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(parser=expanded, metavar="PATH", help="JSON file of a state of the same query; - for stdin."),
+    ] = None,
     catalog: Annotated[
         int | None, typer.Option(help="Size of the catalog; the protocol's smallest unless given.")
     ] = None,

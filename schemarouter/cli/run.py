@@ -57,7 +57,11 @@ def run(
     ] = None,
     prices: Annotated[
         Path | None,
-        typer.Option(help="TOML file with a table \\[name] for each agent: input_per_million and output_per_million."),
+        typer.Option(
+            parser=expanded,
+            metavar="PATH",
+            help="TOML file with a table \\[name] for each agent: input_per_million and output_per_million.",
+        ),
     ] = None,
     exploratory: Annotated[
         bool,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from schemarouter.cli.common import AsJson, Directory, print_json, print_stamp
-from schemarouter.errors import UsageError
+from schemarouter.errors import SchemaRouterError, UsageError
 
 
 def show(
@@ -19,28 +19,35 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """List the episodes of a complete run, or show one turn by turn: what was needed, what was shown, what changed."""
+    from conditions.registry import ranks
     from gates.episode_table import EpisodeTable
     from gates.identities import load_reference
-    from schemarouter.cli.episode_view import EpisodeView, print_attempt
+    from schemarouter.cli.episode_view import EpisodeView, Reasons, print_attempt
     from schemarouter.cli.render import print_episodes
     from schemarouter.experiment import load_complete_run, load_run
 
     run = load_complete_run(directory)
-    known = [unit.episode_id for unit in run.plan.units]
+    known = {unit.episode_id: unit for unit in run.plan.units}
     if episode not in known:
         part = episode.rstrip("/") + "/" if episode else ""
         rows = [row for row, name in zip(run.rows, known, strict=True) if name.startswith(part)]
         if not rows:
-            raise UsageError(_near(episode, known))
+            raise UsageError(_near(episode, [*known]))
         if as_json:
             print_json({"stamp": run.header.stamp, "rows": [*EpisodeTable.of(rows).as_json()]})
             return
         print_stamp(run.header.stamp)
         print_episodes(rows)
         return
-    reference = load_reference(run.header)
+    unit, reference = known[episode], load_reference(run.header)
     records = (record for record in load_run(directory).records() if record.episode_id == episode)
-    views = [EpisodeView(record, reference) for record in records]
+    reasons = None
+    if ranks(unit.condition):
+        try:
+            reasons = Reasons(reference, run.header.identities, unit.catalog)
+        except SchemaRouterError as error:
+            typer.echo(f"why a route ranked where it did cannot be said: {error}", err=True)
+    views = [EpisodeView(record, reference, reasons) for record in records]
     if as_json:
         print_json({"stamp": run.header.stamp, "attempts": [view.as_json() for view in views]})
         return

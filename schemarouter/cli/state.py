@@ -8,13 +8,15 @@ from typing import Annotated
 
 import typer
 
-from schemarouter.cli.common import read_input
+from schemarouter.cli.common import expanded, read_input
 
 app = typer.Typer(help="Execution states as JSON.", no_args_is_help=True)
 
 
 @app.command("check")
-def check(file: Annotated[Path, typer.Argument(help="JSON file of a state; - for stdin.")]) -> None:
+def check(
+    file: Annotated[Path, typer.Argument(parser=expanded, metavar="FILE", help="JSON file of a state; - for stdin.")],
+) -> None:
     """Validate a state and print its canonical bytes, or list everything that is wrong with it."""
     from schemarouter.state import ExecutionState
 

@@ -54,7 +54,7 @@ def test_an_agent_that_declares_that_it_knows_the_plan_gets_the_guide(
     guide: Any = object()
     agents.prepared("strange")(guide)
     assert guides == [guide]
-    assert "It knows the plan: this measures retrieval, not a language model." in _agent_note("strange")
+    assert "It knows the plan, so this measures retrieval, not a language model." in _agent_note("strange")
 
 
 def test_the_list_of_agents_shows_what_each_declares(guides: list[Any]) -> None:

@@ -98,9 +98,9 @@ def test_a_failure_of_the_machine_is_exit_3_on_record_and_run_again(
     assert failed.code == 3
     assert failed.err.startswith("error: dev-de-01/100/") and "MemoryError" in failed.err
     counts = inside("status", tmp_path / "out", "--json").json
-    assert counts["infrastructure_attempts"] == 1
-    assert "1 attempts" in inside("status", tmp_path / "out").out
+    assert counts["infrastructure_attempts"] == 3
+    assert "3 attempts" in inside("status", tmp_path / "out").out
     assert inside("gate", tmp_path / "out").code == 3
     assert inside("run", "--out", tmp_path / "out", *SMALL).code == 0
-    expected = aggregated(whole).replace(b'"infrastructure_attempts": 0', b'"infrastructure_attempts": 1')
+    expected = aggregated(whole).replace(b'"infrastructure_attempts": 0', b'"infrastructure_attempts": 3')
     assert aggregated(tmp_path / "out") == expected

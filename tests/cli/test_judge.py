@@ -13,9 +13,11 @@ from conditions.storage.run_directory import AGGREGATE_FILE, VERDICT_FILE
 from schemarouter import experiment
 from schemarouter import files as files_module
 from schemarouter.canonical import canonical_json, sha256_hex
-from schemarouter.cli.episode_view import Needed
+from schemarouter.cli.episode_view import Needed, Reason, _parts
 from schemarouter.cli.show import _near
+from schemarouter.retrieval.registry import build_retriever
 from schemarouter.state import ExecutionState
+from surface.loader import load_catalogs
 from tests.cli.conftest import Copies
 from tests.cli.program import EPISODES, SMALL, aggregated, edit_run, environment, files, inside, outside, refused
 from tests.toys import changed
@@ -218,10 +220,44 @@ def test_what_was_needed_stands_with_its_rank_under_every_turn(copy: Copies) -> 
     lines = inside("show", folder, EPISODE).out.splitlines()
     needed = inside("show", folder, EPISODE, "--json").json["attempts"][0]["needed"]
     under = [lines[at + 1] for at, line in enumerate(lines) if line.startswith("turn ")]
-    assert under == [f"  needed    {Needed(**item)}" for item in needed]
+    assert under == [f"  needed    {Needed(**{**item, 'reason': None})}" for item in needed]
     assert (
         "rank" in under[0] and str(Needed(1, "pay", "bank.pay", None, 0, False)) == "bank.pay (step pay): not exposed"
     )
+
+
+def test_a_needed_route_that_was_not_shown_says_why_by_its_place_among_all(copy: Copies) -> None:
+    folder, found = copy(), 0
+    for task in ("dev-de-01", "dev-de-02", "dev-de-03", "dev-de-04"):
+        episode = f"{task}/100/SR-5-STATIC"
+        needed = inside("show", folder, episode, "--json").json["attempts"][0]["needed"]
+        lines = [line for line in inside("show", folder, episode).out.splitlines() if line.startswith("  why  ")]
+        query = next(row["query"] for row in inside("list", "tasks", "--json").json if row["id"] == task)
+        ranked = inside("retrieve", query, "--retriever", "bm25", "--json", "-k", "100").json["candidates"]
+        places = {item["id"]: (place, item["score"]) for place, item in enumerate(ranked, start=1)}
+        last = ranked[:5][-1]
+        assert len(lines) == sum(item["reason"] is not None for item in needed)
+        for item in needed:
+            assert (item["reason"] is None) is (item["rank"] is not None and item["rank"] <= 5)
+            if item["reason"]:
+                found += 1
+                assert (item["reason"]["rank"], item["reason"]["score"]) == places.get(item["route"], (None, None))
+                assert (item["reason"]["last_shown"], item["reason"]["last_score"]) == (last["id"], last["score"])
+    assert found
+
+
+def test_the_parts_of_a_reason_add_up_to_the_difference_of_the_scores() -> None:
+    entries = load_catalogs([100])[100]
+    retriever = build_retriever("typed", entries)
+    ranking = retriever.rank("Cancel order 4471 and refund it", k=100)
+    scores, (fifth, last) = dict(ranking.items), (ranking.ids[4], ranking.ids[-1])
+    parts = _parts(ranking, last, fifth)
+    assert sum(parts.values()) == pytest.approx(scores[last] - scores[fifth], abs=1e-5)
+    assert [abs(gain) for gain in parts.values()] == sorted(map(abs, parts.values()), reverse=True)
+    text = str(Reason(100, scores[last], fifth, scores[fifth], parts))
+    assert text.startswith(f"rank 100, score {scores[last]:.3f} against") and f"{next(iter(parts))} " in text
+    assert "gives it no score" in str(Reason(None, None, fifth, 1.0, {}))
+    assert str(Reason(None, None, "nothing", None, {})).endswith("has nothing")
 
 
 def test_of_a_state_the_change_is_shown(copy: Copies) -> None:
@@ -337,6 +373,12 @@ def test_a_home_folder_is_found_and_the_next_command_is_quoted(
     assert (merged.code, (tmp_path / "all of it").is_dir()) == (0, True), merged.err
     assert merged.err.rstrip().endswith(f"Next: schemarouter gate '{tmp_path}/all of it'")
     assert inside("status", "~/all of it").code == 0
+    state = ExecutionState.start("cancel order 4471").canonical_json()
+    (tmp_path / "state.json").write_bytes(state)
+    assert inside("state", "check", "~/state.json").code == 0
+    assert inside("retrieve", "cancel order 4471", "--retriever", "bm25", "--state", "~/state.json").code == 0
+    missing = inside("run", "--out", "~/one", "--max-cost", "1", "--prices", "~/none.toml")
+    assert f"{tmp_path}/none.toml" in missing.err
 
 
 def test_an_aggregate_made_here_is_what_the_library_computes(copy: Copies) -> None:

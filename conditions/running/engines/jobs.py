@@ -44,7 +44,7 @@ class Job:
 class Done:
     """An attempt that has ended: its record as bytes, its wall time, and the tokens that its agent read and wrote.
 
-    `failure` describes an infrastructure failure and is empty where there was none; after a `final` one the run stops.
+    `failure` describes an infrastructure failure and is empty where there was none; a `final` one stops the run at once.
     """
 
     unit: Unit
@@ -74,9 +74,7 @@ def perform(runner: Runner, job: Job, limits: Limits) -> Done:
         return lost(job, "time_limit", too_long(limits.episode_seconds))
     written = runner.output_tokens(record) if limits.count_output else 0
     failure = record.events[-1].detail if record.infrastructure else ""  # type: ignore[union-attr]
-    return Done(
-        job.unit, job.attempt, encode(record), wall_ms, input_tokens(record), written, failure, final=bool(failure)
-    )
+    return Done(job.unit, job.attempt, encode(record), wall_ms, input_tokens(record), written, failure)
 
 
 def input_tokens(record: EpisodeRecord) -> int:
