@@ -15,7 +15,7 @@ from schemarouter.state import Call, ExecutionState, Observation
 
 
 class ConditionError(SchemaRouterError):
-    """A condition used out of order."""
+    """A condition used out of order, or given a ranking that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,4 +175,34 @@ class Condition(ABC):
             The first `rules.ranking_depth` entries, best first.
 
         """
-        return self.retriever.rank(query, k=self.rules.ranking_depth)
+        return self.rank(query, self.rules.ranking_depth)
+
+    def rank(self, query: str, k: int) -> Ranking:
+        """Rank the catalog, and see that the retriever gave a ranking of it.
+
+        Args:
+            query: The request, or a rendered state.
+            k: How many entries at most.
+
+        Returns:
+            The first `k` entries, best first.
+
+        Raises:
+            ConditionError: For anything but a `Ranking` of at most `k` registered routes, each once.
+
+        """
+        ranking = self.retriever.rank(query, k=k)
+        if not isinstance(ranking, Ranking):
+            raise ConditionError(f"the retriever returned {type(ranking).__name__}, not a Ranking.")
+        ids = ranking.ids
+        strangers = [name for name in ids if name not in self.catalog]
+        if strangers:
+            raise ConditionError(
+                f"the retriever ranked {strangers[0]!r}, which is not in the catalog."
+                f"{closest(str(strangers[0]), self.catalog.route_ids)} It is to return ids of the entries that it was built over."
+            )
+        if len(set(ids)) < len(ids) or len(ids) > k:
+            raise ConditionError(
+                f"the retriever returned {len(ids)} ids, {len(set(ids))} different ones, where k is {k}."
+            )
+        return ranking

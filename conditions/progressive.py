@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conditions.base import Condition, Exposure, display_order
 from preregistration.names import PROGRESSIVE
+from schemarouter.records import Cause
 from schemarouter.retrieval.base import Ranking
 from schemarouter.state import ExecutionState
 
@@ -18,11 +19,11 @@ class Progressive(Condition):
         self._ranking = self.opening_ranking(query)
         return self._at_stage(self._ranking, "open")
 
-    def _at_stage(self, ranking: Ranking, cause: str) -> Exposure:
+    def _at_stage(self, ranking: Ranking, cause: Cause) -> Exposure:
         size = self.rules.progressive_stages[self._stage]
         more = self._stage + 1 < len(self.rules.progressive_stages) and len(ranking.ids) > size
         routes = display_order(ranking.ids[:size])
-        return Exposure(routes, ranking, "open" if cause == "open" else "widen", can_ask=more, can_turn=more)
+        return Exposure(routes, ranking, cause, can_ask=more, can_turn=more)
 
     def _widened(self) -> Exposure:
         if not self.exposure.can_ask:

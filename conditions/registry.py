@@ -44,7 +44,7 @@ def make_condition(
         The condition, before its first episode.
 
     Raises:
-        UsageError: For an unknown name, and for ORACLE without routes.
+        UsageError: For an unknown name, for what is no retriever or no catalog, and for ORACLE without routes.
 
     Example:
         >>> from schemarouter.catalog import from_openai_tools
@@ -58,6 +58,11 @@ def make_condition(
     """
     if name not in CONDITIONS:
         raise UsageError(unknown("condition", name, CONDITIONS))
+    if not callable(getattr(retriever, "rank", None)) or not isinstance(catalog, Catalog):
+        raise UsageError(
+            f"a condition takes a retriever and a catalog, in this order, not {type(retriever).__name__} and "
+            f"{type(catalog).__name__}; build_retriever(spec, catalog) makes a retriever, from_openai_tools(tools) a catalog."
+        )
     numbers = rules if rules is not None else load_protocol().conditions
     if name == Oracle.name:
         if not required_routes:

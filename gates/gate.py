@@ -19,6 +19,7 @@ from gates.verdict import Estimate, SliceEstimate, Verdict, VerdictProvenance
 from preregistration.names import PROGRESSIVE, STATE_AWARE
 from preregistration.protocol import Protocol
 from schemarouter.agents import registry as agents
+from schemarouter.retrieval import registry as retrievers
 
 Slice = dict[str, SliceEstimate]
 
@@ -57,7 +58,18 @@ def judge(run: CompleteRun, protocol: Protocol) -> Verdict:
             counts_sha256=statistics.fingerprint,
             episodes=EpisodesCounted(counted=len(run.rows), expected=len(run.plan.units)),
             agent_note=_agent_note(run.header.identities.agent),
+            retriever_note=_retriever_note(run.header.identities.retriever, run.header.surface),
         ),
+    )
+
+
+def _retriever_note(retriever: str, surface: str) -> str:
+    """That the retriever was fitted to the very tasks of the run, where it was."""
+    if not retrievers.fitted_to(retriever, surface):
+        return ""
+    return (
+        f"The retriever was fitted to the {surface} tasks, so these figures are higher than on others; "
+        "docs/retriever.md has those out of fold."
     )
 
 

@@ -67,6 +67,8 @@ class VerdictProvenance(Document):
     """How many episodes count."""
     agent_note: str
     """What the agent declares of itself."""
+    retriever_note: str
+    """What a reader has to know of the retriever; empty where there is nothing."""
 
 
 class Verdict(Document):

@@ -118,9 +118,9 @@ def make_plan(
     protocol: Protocol,
     surface: Surface,
     *,
-    tasks: Sequence[str] = (),
-    catalogs: Sequence[int] = (),
-    conditions: Sequence[str] = (),
+    tasks: Sequence[str] | None = None,
+    catalogs: Sequence[int] | None = None,
+    conditions: Sequence[str] | None = None,
     limit: int | None = None,
     repeats: int = 1,
 ) -> Plan:
@@ -132,26 +132,37 @@ def make_plan(
     promised = protocol.conditions.names
     named = (*promised, *(name for name in CONDITIONS if name not in promised))
     known = [task.prompt.id for task in surface.tasks]
-    for kind, given, allowed in (
+    _require_sequences(tasks=tasks, catalogs=catalogs, conditions=conditions)
+    parts: tuple[tuple[str, Sequence[object] | None, Sequence[object]], ...] = (
         ("task", tasks, known),
-        ("catalog", [str(c) for c in catalogs], [str(c) for c in protocol.catalogs]),
+        ("catalog", catalogs, protocol.catalogs),
         ("condition", conditions, named),
-    ):
-        for name in given:
+    )
+    for kind, given, allowed in parts:
+        for name in given or ():
             if name not in allowed:
-                raise UsageError(unknown(kind, name, allowed, at_most=10))
+                raise UsageError(unknown(kind, str(name), map(str, allowed), at_most=10))
     for option, number in (("--limit", limit), ("--repeat", repeats)):
         if number is not None and number < 1:
             raise UsageError(f"{option} is a whole number from 1, got {number}.")
     if repeats > _MAX_REPEATS:
         raise UsageError(f"--repeat is at most {_MAX_REPEATS:,}, got {repeats:,}.")
     plan = Plan(
-        tuple(t for t in known if not tasks or t in tasks),
-        tuple(sorted(c for c in protocol.catalogs if not catalogs or c in catalogs)),
-        tuple(n for n in named if n in (conditions or promised)),
+        tuple(t for t in known if tasks is None or t in tasks),
+        tuple(sorted(c for c in protocol.catalogs if catalogs is None or c in catalogs)),
+        tuple(n for n in named if n in (promised if conditions is None else conditions)),
         repeats=repeats,
     )
     return replace(plan, limit=limit) if limit is not None and limit < plan.whole else plan
+
+
+def _require_sequences(**given: Sequence[object] | None) -> None:
+    """Raise UsageError for a part of the grid that is named by a single value, or is empty: left out, it is all of them."""
+    for name, values in given.items():
+        if values is not None and (isinstance(values, str) or not isinstance(values, Sequence)):
+            raise UsageError(f"{name} is a list, got {values!r}; write {name}=[{values!r}].")
+        if values is not None and not values:
+            raise UsageError(f"{name} is empty, so nothing would run; leave it out for all of them.")
 
 
 def plan_of(document: PlanDocument, location: str) -> Plan:

@@ -95,8 +95,8 @@ def _location(name: str, number: int) -> str:
 def _repair(name: str, number: int) -> str:
     """How a shard that a disk has damaged is put right."""
     return (
-        f"put a copy of {name} in its place, or keep the {number - 1} lines before (head -n {number - 1}), and run the same "
-        "command again: it runs the rest."
+        f"put a copy of {name} in its place, or keep the {number - 1} lines before "
+        f"(head -n {number - 1} {name} > kept && mv kept {name}), and run the same run command again: it runs the rest."
     )
 
 
@@ -172,7 +172,7 @@ def read_lines(path: Path) -> Iterator[ShardHeader | RawLine]:
             for number, line in enumerate(file, start=2):
                 if not line.endswith(b"\n"):
                     raise InvalidRunError(
-                        f"{_location(name, number)}: torn; run the same command again to resume from this line."
+                        f"{_location(name, number)}: torn; run the same run command again to resume from this line."
                     )
                 stored, record = split_line(line, name, number)
                 chain = next_chain(chain, record)

@@ -21,7 +21,15 @@ AGENTS: dict[str, str] = {
 def _module(name: str) -> ModuleType:
     if name not in AGENTS:
         raise SpecError(unknown("agent", name, AGENTS))
-    return import_module(AGENTS[name])
+    place = AGENTS[name]
+    module = import_module(place) if isinstance(place, str) else None
+    if not hasattr(module, "DECLARATION") or not hasattr(module, "build"):
+        raise SpecError(
+            f"agent {name!r} is registered as {place!r}, which is no module with DECLARATION and build; "
+            "AGENTS maps a name to a module's dotted name."
+        )
+    assert module is not None
+    return module
 
 
 def declaration(name: str) -> AgentDeclaration:

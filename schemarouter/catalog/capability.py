@@ -45,6 +45,10 @@ class _FrozenDict(dict[str, str]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("what is registered does not change; make a copy with model_copy(update=...).")
 
+    def __reduce__(self) -> tuple[type[_FrozenDict], tuple[dict[str, str]]]:
+        # Else a copy, or another process, would fill it item by item.
+        return type(self), (dict(self),)
+
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 

@@ -129,7 +129,7 @@ def _read_provider(path: Path) -> tuple[list[Capability], list[str]]:
     return capabilities, problems
 
 
-def load_catalog(folder: Path, *, name: str = "all") -> Catalog:
+def load_catalog(folder: Path | str, *, name: str = "all") -> Catalog:
     """Read the provider files of a folder, as the experiment's own catalogs are stored.
 
     Args:
@@ -144,7 +144,7 @@ def load_catalog(folder: Path, *, name: str = "all") -> Catalog:
     """
     capabilities: list[Capability] = []
     problems: list[str] = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(Path(folder).glob("*.json")):
         try:
             usable, wrong = _read_provider(path)
         except CatalogError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,6 +95,7 @@ class Needed:
         rank: Place of the route in the ranking in force, from 1; None where what was recorded of it does not hold the route.
         ranked: Number of routes recorded of that ranking; 0 for a condition that ranks nothing.
         exposed: Whether the agent saw the route.
+        ranked_at: Model turn after which the ranking in force was made; 0 for the opening.
         reason: Why it is not among the first five: None where it is, or where nothing was ranked.
     """
 
@@ -104,11 +105,18 @@ class Needed:
     rank: int | None
     ranked: int
     exposed: bool
+    ranked_at: int = 0
     reason: Reason | None = None
 
     def __str__(self) -> str:
         place = f"rank {self.rank}" if self.rank else f"not among the first {self.ranked}"
-        return f"{self.route} (step {self.step}): {place + ', ' if self.ranked else ''}{'' if self.exposed else 'not '}exposed"
+        stale = (
+            f" in the ranking made after turn {self.ranked_at}"
+            if self.ranked_at < self.turn - 1 and self.ranked
+            else ""
+        )
+        shown = f"{'' if self.exposed else 'not '}exposed"
+        return f"{self.route} (step {self.step}): {place + stale + ', ' if self.ranked else ''}{shown}"
 
 
 class EpisodeView:
@@ -122,23 +130,25 @@ class EpisodeView:
         timeline = Replay(record, task, catalog, reference.protocol, TokenCounter(), record.episode_id).run()
         self.record = record
         self.query = task.prompt.query
+        self._required = frozenset(task.key.required_routes)
         self.needed: list[Needed] = []
         self.states = [ExecutionState.start(self.query)]
         views, call = iter(timeline.model_turns), Call("", {})
         ranking: tuple[str, ...] = ()
-        asked = ""
+        asked, ranked_at = "", 0
         for event in record.events:
             if isinstance(event, Exposed):
                 ranking = event.ranking
                 if event.cause != "widen":
                     asked = self.states[-1].retrieval_query() if event.cause == "refresh" else self.query
+                    ranked_at = event.turn
             elif isinstance(event, ModelTurn):
                 view = next(views)
                 rank = ranking.index(view.next_route) + 1 if view.next_route in ranking else None
                 shown = view.next_route in view.exposed
                 reason = reasons.of(asked, view.next_route) if reasons and ranking and view.next_route else None
                 self.needed.append(
-                    Needed(event.turn, view.next_step, view.next_route, rank, len(ranking), shown, reason)
+                    Needed(event.turn, view.next_step, view.next_route, rank, len(ranking), shown, ranked_at, reason)
                 )
             elif isinstance(event, Called):
                 call = Call(event.route, event.arguments)
@@ -160,7 +170,7 @@ class EpisodeView:
         yield self.query
         needed, states = iter(self.needed), zip(self.states, self.states[1:], strict=False)
         for event in self.record.events:
-            yield from _event_lines(event)
+            yield from _event_lines(event, self._required)
             if isinstance(event, ModelTurn):
                 item = next(needed)
                 yield f"  needed    {item}"
@@ -201,7 +211,7 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _event_lines(event: object) -> list[str]:
+def _event_lines(event: object, required: Collection[str]) -> list[str]:
     if isinstance(event, Exposed):
         return [f"  exposed   ({event.cause}) {_exposed(event)}"]
     if isinstance(event, ModelTurn):
@@ -209,15 +219,16 @@ def _event_lines(event: object) -> list[str]:
     if isinstance(event, Asked):
         return ["  asked for more tools"]
     if isinstance(event, Called):
-        return [f"  called    {event.route} {_plain(event.arguments)}"]
+        return [
+            f"  called    {event.route} {_plain(event.arguments)}{'' if event.route in required else ' (not of the plan)'}"
+        ]
     if isinstance(event, Decided):
         return [f"  policy    {'allowed' if event.allowed else 'refused: ' + event.error}"]
     if isinstance(event, Observed):
         return [f"  observed  ({event.outcome}) {_plain(event.payload)}"]
     if isinstance(event, Ended):
-        return [
-            f"ended: {event.reason} {event.detail}".rstrip() + f"; steps {', '.join(event.steps_completed) or 'none'}"
-        ]
+        detail = f": {event.detail}" if event.detail not in ("", event.reason) else ""
+        return [f"ended: {event.reason}{detail}; steps {', '.join(event.steps_completed) or 'none'}"]
     return []
 
 

@@ -64,6 +64,8 @@ def print_verdict(verdict: Verdict) -> None:
     console.print(code_text(verdict.provenance.provenance), markup=False, highlight=False)
     episodes = verdict.provenance.episodes
     console.print(f"{episodes.counted}/{episodes.expected} episodes. {verdict.provenance.agent_note}")
+    if verdict.provenance.retriever_note:
+        console.print(verdict.provenance.retriever_note)
     failed = [str(item.number) for item in verdict.criteria if not item.passed]
     plural = "criterion" if len(failed) == 1 else "criteria"
     word = "PASS" if verdict.passed else f"FAIL ({plural} {', '.join(failed)})"
@@ -71,7 +73,10 @@ def print_verdict(verdict: Verdict) -> None:
 
 
 def _conditions(verdict: Verdict) -> Table:
-    table = Table(title="Measures by condition (n/expected; intervals 95 %)", title_justify="left")
+    table = Table(
+        title="Measures by condition (numerator/denominator; 95 % intervals: logit-t of rates, Rao–Wu of means)",
+        title_justify="left",
+    )
     table.add_column("measure", overflow="fold")
     for name in verdict.conditions:
         table.add_column(name, justify="right", overflow="fold")
@@ -151,8 +156,8 @@ def _criteria(verdict: Verdict) -> Table:
 def _support_notes(verdict: Verdict) -> list[str]:
     """The note for criterion 6, which requires all calls and can hold although no interval supports it."""
     return [
-        f"Criterion {item.number} holds by its count. An interval always reaches below 100 %, even when all were kept, "
-        "so none can support it."
+        f"Criterion {item.number} holds by its count. An interval always reaches below 100 %, even when every call kept "
+        "the policy, so none can support it."
         for item in verdict.criteria
         if item.number == 6 and item.passed and not all(item.supported_by.values())
     ]

@@ -47,6 +47,8 @@ def retrieve(
     from schemarouter.state import ExecutionState
     from surface.loader import asks_frozen, load_catalogs
 
+    if not query.strip():
+        raise UsageError("the query is empty; give the user's request.")
     current = ExecutionState.start(query) if state is None else ExecutionState.parse(read_input(state))
     if current.original_query != query:
         raise UsageError(

@@ -25,7 +25,15 @@ RETRIEVERS: dict[str, str] = {
 def _module(name: str) -> ModuleType:
     if name not in RETRIEVERS:
         raise SpecError(unknown("retriever", name, RETRIEVERS))
-    return import_module(RETRIEVERS[name])
+    place = RETRIEVERS[name]
+    module = import_module(place) if isinstance(place, str) else None
+    if not hasattr(module, "DECLARATION") or not hasattr(module, "build"):
+        raise SpecError(
+            f"retriever {name!r} is registered as {place!r}, which is no module with DECLARATION and build; "
+            "RETRIEVERS maps a name to a module's dotted name."
+        )
+    assert module is not None
+    return module
 
 
 def declaration(name: str) -> Declaration:
@@ -76,6 +84,13 @@ def build_retriever(spec: Spec | str, entries: Catalog | Sequence[Entry]) -> Ret
     full = resolve(spec)
     items = entries_of(entries) if isinstance(entries, Catalog) else entries
     return _build(full, items)
+
+
+def fitted_to(spec: Spec | str, surface: str) -> bool:
+    """Whether a retriever, or one nested in it, was fitted to the tasks of a surface; an unknown one is not known to be."""
+    given = parse(spec) if isinstance(spec, str) else spec
+    own = given.name in RETRIEVERS and surface in declaration(given.name).fitted_to
+    return own or any(fitted_to(item, surface) for item in given.nested)
 
 
 def data_fingerprint(spec: Spec | str) -> str:

@@ -239,6 +239,7 @@ class Declaration:
         options: Its options by key.
         nested_min: Smallest number of nested specs.
         nested_max: Largest number of nested specs.
+        fitted_to: Names of the surfaces that it was fitted to, so that its figures on them are too high.
     """
 
     name: str
@@ -246,6 +247,7 @@ class Declaration:
     options: Mapping[str, Option] = field(default_factory=dict)
     nested_min: int = 0
     nested_max: int = 0
+    fitted_to: tuple[str, ...] = ()
 
     def values(self, spec: Spec) -> dict[str, int | float | str]:
         """Return every option's value, defaults filled in. Raises SpecError for unknown options and wrong nesting."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -365,3 +367,13 @@ def test_what_was_fingerprinted_cannot_be_changed() -> None:
     item = build(CAPABILITY)
     item.tool_schema["function"]["name"] = "other"
     assert item.tool_schema["function"]["name"] == "fleet__weigh"
+
+
+def test_a_catalog_goes_to_another_process_and_back_unchanged() -> None:
+    catalog = Catalog([build(CAPABILITY)], name="one")
+    for made in (pickle.loads(pickle.dumps(catalog)), copy.deepcopy(catalog)):
+        assert made.fingerprint == catalog.fingerprint
+        qualifiers = made.capabilities[0].outputs[0].qualifiers
+        assert qualifiers == RICH["qualifiers"]
+        with pytest.raises(TypeError, match="does not change"):
+            qualifiers["more"] = "still"

@@ -55,6 +55,7 @@ def test_gate_json_holds_six_criteria_provenance_and_stamp(copy: Copies) -> None
     assert provenance["counts_sha256"] == run["identities"]["statistics"]
     assert provenance["episodes"] == {"counted": EPISODES, "expected": EPISODES}
     assert "not a language model" in provenance["agent_note"]
+    assert provenance["retriever_note"] == ""  # bm25 is fitted to nothing.
     assert (folder / VERDICT_FILE).read_bytes() == result.stdout
     assert (folder / AGGREGATE_FILE).exists()
     assert result.err == ""

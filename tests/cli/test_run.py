@@ -306,3 +306,13 @@ def test_an_unknown_view_in_a_header_is_refused_by_name(copy: Copies) -> None:
     stamp = header["stamp"].replace(")", ", another view of the catalogs)")
     edit_run(folder, identities={**header["identities"], "catalog_view": "names_only"}, stamp=stamp)
     refused(inside("gate", folder), 3, "catalog_view: Input should be 'full' or 'names-only'")
+
+
+def test_too_little_address_space_is_one_line_at_once() -> None:
+    for megabytes in (100, 140):
+        done = subprocess.run(
+            ["bash", "-c", f"ulimit -v {megabytes << 10} && exec {sys.executable} -m schemarouter list retrievers"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 3 and done.stderr.count("\n") == 1
+        assert f"the limit of {megabytes} MB address space" in done.stderr

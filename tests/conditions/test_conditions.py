@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from conditions.state_aware import StateAware
 from preregistration.protocol import ConditionRules
 from schemarouter.catalog import from_openai_tools
 from schemarouter.errors import UsageError
-from schemarouter.retrieval.base import Retriever, entries_of
+from schemarouter.retrieval.base import Ranking, Retriever, entries_of
 from schemarouter.retrieval.random import Random
 from schemarouter.state import Call, Observation
 from surface.environment import plausible_outputs
@@ -322,3 +322,32 @@ def test_a_condition_works_in_somebody_elses_loop() -> None:
     condition.observe(Call("shop.find_order", {}), Observation("ran", {"order_id": "ord-1"}))
     assert "shop.ship_order" in condition.exposure.routes
     assert condition.state.stable_observed_identifiers == ("ord-1",)
+
+
+@pytest.mark.parametrize(
+    ("ranking", "message"),
+    [
+        (["orders.find"], "returned list, not a Ranking"),
+        (Ranking((("nowhere.at_all", 1.0),)), "'nowhere.at_all', which is not in the catalog"),
+        (
+            Ranking(tuple((route, 1.0) for route in (*CATALOG.route_ids[:2], CATALOG.route_ids[0]))),
+            "3 ids, 2 different ones",
+        ),
+        (Ranking(tuple((route, 1.0) for route in CATALOG.route_ids)), rf"{len(CATALOG)} ids, .* where k is"),
+    ],
+)
+def test_what_is_no_ranking_of_the_catalog_is_refused(ranking: object, message: str) -> None:
+    class Odd:
+        def rank(self, query: str, *, k: int) -> Ranking:
+            return ranking  # type: ignore[return-value]
+
+    rules = RULES.model_copy(update={"progressive_stages": (2, 3), "top_k": 2})
+    with pytest.raises(ConditionError, match=message):
+        make_condition("SR-5-STATIC", Odd(), CATALOG, rules).open("q")
+
+
+def test_a_condition_takes_a_retriever_and_a_catalog_in_this_order() -> None:
+    pairs: list[tuple[Any, Any]] = [(CATALOG, Random(entries_of(CATALOG), seed=1)), ("bm25", CATALOG)]
+    for given_retriever, given_catalog in pairs:
+        with pytest.raises(UsageError, match="takes a retriever and a catalog, in this order"):
+            make_condition("SR-5-STATIC", given_retriever, given_catalog)

@@ -58,7 +58,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(folder: Path, *names: str) -> Path:
-    return run_experiment(folder, retriever="bm25", catalogs=[100], tasks=TASKS, conditions=names).folder
+    return run_experiment(folder, retriever="bm25", catalogs=[100], tasks=TASKS, conditions=names or None).folder
 
 
 def test_a_registered_condition_is_run_measured_judged_and_reproduced(tmp_path: Path) -> None:

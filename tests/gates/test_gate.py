@@ -348,6 +348,18 @@ def test_a_verdict_names_what_it_rests_on_and_what_it_measures() -> None:
     assert "not a language model" in found.provenance.agent_note and found.stamp == "EXPLORATORY"
 
 
+@pytest.mark.parametrize(("retriever", "noted"), [
+    ("typed(model=use-m3)", True), ("rrf(bm25,typed,k=60)", True), ("bm25", False), ("of_another_package", False),
+])  # fmt: skip
+def test_a_retriever_that_was_fitted_to_the_tasks_of_the_run_is_noted(retriever: str, noted: bool) -> None:
+    result = result_of(rows_of(GOOD))
+    identities = changed(result.header.identities, retriever=retriever)
+    for surface, fitted in (("development", noted), ("another", False)):
+        header = changed(result.header, identities=identities, surface=surface)
+        note = judge(replace(result, header=header), PROTOCOL).provenance.retriever_note
+        assert ("was fitted to the development tasks" in note) is fitted
+
+
 @pytest.mark.parametrize(
     ("agent", "said"), [("reference(probe=false)", reference.DECLARATION.summary), ("mine(x=1)", "unknown here")]
 )

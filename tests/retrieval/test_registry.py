@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,10 @@ def test_the_registry_loads_neither_numpy_nor_a_retriever() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("place", [Ranking, "json"])
+def test_what_is_registered_as_no_module_of_a_retriever_is_refused(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RETRIEVERS, "mine", place)
+    with pytest.raises(SpecError, match=r"'mine' is registered as .*no module with DECLARATION and build"):
+        build_retriever("mine", [])

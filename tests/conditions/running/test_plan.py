@@ -90,3 +90,18 @@ def test_a_stored_limit_that_no_plan_has_is_refused(limit: int) -> None:
     plan = Plan(plan_of().tasks, plan_of().catalogs, plan_of().conditions, limit)
     with pytest.raises(InvalidRunError, match=rf"run\.json: the plan has the limit {limit} where the grid has 40"):
         stored_plan(plan.document(), "run.json")
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"tasks": []}, "tasks is empty"),
+        ({"catalogs": ()}, "catalogs is empty"),
+        ({"tasks": "toy-en-01"}, r"write tasks=\['toy-en-01'\]"),
+        ({"catalogs": 12}, r"write catalogs=\[12\]"),
+        ({"catalogs": ["12"]}, "unknown catalog '12'"),
+    ],
+)
+def test_a_part_that_is_empty_or_of_another_type_is_refused(part: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        plan_of(**part)
