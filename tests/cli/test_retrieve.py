@@ -100,12 +100,9 @@ def test_an_unknown_catalog_size_is_a_usage_error_that_lists_the_sizes() -> None
 
 
 @pytest.mark.parametrize("query", ["", " \t"])
-def test_an_empty_query_ranks_nothing_and_says_why(query: str) -> None:
-    result = inside("retrieve", query, *BM25)
-    assert (result.code, result.stdout) == (0, b"")
-    assert "bm25: " in result.err
-    parsed = inside("retrieve", query, *BM25, "--json").json
-    assert parsed["candidates"] == [] and parsed["stages"][0]["kept"] == 0 and parsed["stages"][0]["note"]
+def test_an_empty_query_is_refused(query: str) -> None:
+    for options in ((), ("--json",)):
+        refused(inside("retrieve", query, *BM25, *options), 2, "the query is empty")
 
 
 def test_a_query_that_is_no_unicode_is_one_message() -> None:
