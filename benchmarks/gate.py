@@ -54,7 +54,7 @@ def synthetic_run(protocol: Protocol) -> CompleteRun:
         for size in plan.catalogs
         for condition in plan.conditions
     ]
-    return CompleteRun(_header(plan), plan, EpisodeTable.of(episodes), 0, cells)
+    return CompleteRun(_header(plan), plan, EpisodeTable.of(episodes), 0, cells, {task: task for task in cells})
 
 
 def _header(plan: Plan) -> RunHeader:

@@ -25,6 +25,7 @@ from gates.identities import ReferenceData
 from gates.measures import ENDINGS, MEASURES, EpisodeCounts, measure
 from gates.repeats import RepeatedMeasure, repeats
 from gates.replay import Replay
+from schemarouter.agents.registry import order_of
 from schemarouter.caches import Bounded
 from schemarouter.errors import InvalidRunError
 from schemarouter.files import Document, VersionOne, pretty_json, write_whole
@@ -99,7 +100,7 @@ class Aggregate(Document):
 class CompleteRun:
     """A run whose every episode was checked, replayed and measured: what the gate judges.
 
-    `rows` are in the order of the grid, `cells` names the cell of every task (``stratum/language``).
+    `rows` are in the order of the grid, `cells` names the cell of every task (``stratum/language``), `families` its family.
     """
 
     header: RunHeader
@@ -107,6 +108,7 @@ class CompleteRun:
     rows: EpisodeTable
     infrastructure_attempts: int
     cells: Mapping[str, str]
+    families: Mapping[str, str]
 
     def select(self, condition: str, keep: Callable[[EpisodeRow], bool] = lambda row: True) -> list[EpisodeRow]:
         """The rows of a condition for which `keep` is true."""
@@ -185,7 +187,8 @@ def read_complete_run(folder: Path, reference: ReferenceData) -> CompleteRun:
             f"missing {shown}{' …' if len(missing) > 3 else ''}. The same run command resumes it."
         )
     cells = {task: reference.surface.cell(task) for task in plan.tasks}
-    return CompleteRun(run, plan, reader.rows, reader.infrastructure_attempts, cells)
+    families = {task: reference.surface.family(task) for task in plan.tasks}
+    return CompleteRun(run, plan, reader.rows, reader.infrastructure_attempts, cells, families)
 
 
 def _check_reference(plan: Plan, reference: ReferenceData) -> None:
@@ -224,6 +227,7 @@ class _ShardReader:
         self._run = run
         self._plan = plan
         self._reference = reference
+        self._order = order_of(run.identities.agent)
         self._counter = TokenCounter()
         # Attempts that ended by an infrastructure failure, by the index of their episode.
         self._failed_attempts: Counter[int] = Counter()
@@ -266,7 +270,7 @@ class _ShardReader:
         record, where = line.record(), line.location
         catalog, task = self._reference.catalogs[record.catalog], self._reference.surface.by_id[record.task]
         protocol = self._reference.protocol
-        timeline = Replay(record, task, catalog, protocol, self._counter, where).run()
+        timeline = Replay(record, task, catalog, protocol, self._counter, where, order=self._order).run()
         if timeline.exposures and ranks(record.condition):
             self._check_opening(where, record, timeline.exposures[0].ranking)
         if record.out_of_time and self._run.limits.episode_seconds is None:

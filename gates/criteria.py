@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from gates.aggregate import CompleteRun
 from gates.episode_table import GridSums
+from gates.families import FamilyStatistics
 from gates.intervals import Interval
 from gates.measures import BY_NAME
 from gates.statistics import Statistics
@@ -41,6 +42,7 @@ class Criteria:
     """
 
     def __init__(self, run: CompleteRun, protocol: Protocol, statistics: Statistics) -> None:
+        self._families = FamilyStatistics(statistics.design.tasks, run.cells, run.families, protocol.statistics)
         self._rules = protocol.gate
         self._k = protocol.conditions.top_k
         self._statistics = statistics
@@ -91,7 +93,11 @@ class Criteria:
         (a, n), (b, m) = self.ratio(STATE_AWARE, measure), self.ratio(PROGRESSIVE, measure)
         undefined = n == 0 or m == 0
         intervals: dict[str, Interval] = {}
+        families = None
         if not undefined:
+            item = BY_NAME[measure]
+            one, other = (self._task_sums[name].pair(item) for name in (STATE_AWARE, PROGRESSIVE))
+            families = self._families.difference(one, other, item)
             aware, progressive = self._draws[STATE_AWARE, measure], self._draws[PROGRESSIVE, measure]
             intervals = self._statistics.differences(aware, progressive, BY_NAME[measure])
         return Criterion(
@@ -103,6 +109,7 @@ class Criteria:
             sums={"state_aware": (a, n), "progressive": (b, m)},
             estimate=None if undefined else a / n - b / m,
             intervals=intervals,
+            families=families,
             supported_by=_supported(intervals, supports),
         )
 
@@ -122,6 +129,8 @@ class Criteria:
         hits, events = self.ratio(STATE_AWARE, "next_required_recall")
         minimum = self._rules.min_recall_percent
         intervals = self.intervals(STATE_AWARE, "next_required_recall")
+        item = BY_NAME["next_required_recall"]
+        families = self._families.interval(self._task_sums[STATE_AWARE].pair(item), item) if events else None
         return Criterion(
             number=2,
             title=f"next-required Recall@{self._k} at least {minimum} %",
@@ -131,6 +140,7 @@ class Criteria:
             sums={"state_aware": (hits, events)},
             estimate=rate((hits, events)),
             intervals=intervals,
+            families=families,
             supported_by=_supported(intervals, lambda low, _: low >= minimum / 100),
         )
 

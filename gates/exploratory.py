@@ -27,7 +27,7 @@ def stamp(protocol: Protocol, surface: Surface, plan: Plan, header: RunHeader, *
     reasons = [
         text
         for holds, text in (
-            (not protocol.confirmatory, "development surface"),
+            (not protocol.confirmatory, f"{protocol.surface} surface"),
             (promised_units != make_plan(protocol, surface).units, "part of the grid"),
             (not promised_names.issuperset(plan.conditions), "another condition"),
             (plan.repeats > 1, "repeats"),

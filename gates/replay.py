@@ -16,7 +16,7 @@ import orjson
 from conditions.running.episode import own_copy, turn_messages, unregistered
 from gates.exposure_checks import ExposureChecker
 from preregistration.protocol import Protocol
-from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE
+from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Order
 from schemarouter.caches import Bounded
 from schemarouter.canonical import CanonicalError, canonical_json, sha256_hex
 from schemarouter.catalog import Capability, Catalog
@@ -36,7 +36,7 @@ from schemarouter.records import (
 from schemarouter.state import Call, ExecutionState, Observation, StateError
 from schemarouter.tokens import Message, TokenCounter
 from surface.environment import Environment
-from surface.task import Task
+from surface.task import Step, Task
 
 # Ends by a failure. An episode that an infrastructure failure ended is not measured, but checked up to there.
 FAILURES = frozenset({"exception", "infrastructure", "time_limit"})
@@ -45,22 +45,24 @@ _MAX_QUERIES = 1024
 
 @dataclass(frozen=True, slots=True)
 class ModelTurnView:
-    """A model turn: what was exposed, which required step was next, and the tokens of the prompt."""
+    """A model turn: what was exposed, which steps were ready, and the tokens of the prompt."""
 
     exposed: frozenset[str]
-    next_step: str | None
-    next_route: str | None
+    ready: tuple[Step, ...]
     input_tokens: int
     schema_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class AfterTurn:
-    """The situation after a tool turn that left the task incomplete: what is next and the ranking then in force."""
+    """The situation after a tool turn that left the task incomplete: the ready steps and the ranking then in force.
 
-    next_step: str
-    next_route: str
+    `cures` are the routes of the ready cures where the turn was the first to show a fault that needs one, else None.
+    """
+
+    ready: tuple[Step, ...]
     ranking: tuple[str, ...]
+    cures: frozenset[str] | None = None
 
 
 @dataclass(slots=True)
@@ -108,7 +110,10 @@ _MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
 
 @dataclass
 class Timeline:
-    """What happened in an episode, as `gates.measures.measure` counts it; `candidates` are all routes ever exposed."""
+    """What happened in an episode, as `gates.measures.measure` counts it.
+
+    `candidates` are all routes ever exposed, `completed_exposed` those whose call completed a step while they were exposed.
+    """
 
     model_turns: list[ModelTurnView] = field(default_factory=list)
     after_turns: list[AfterTurn] = field(default_factory=list)
@@ -116,15 +121,28 @@ class Timeline:
     exposures: list[Exposed] = field(default_factory=list)
     candidates: frozenset[str] = frozenset()
     steps_completed: tuple[str, ...] = ()
-    next_at_end: str | None = None
+    completed_exposed: set[str] = field(default_factory=set)
+    ready_at_end: tuple[Step, ...] = ()
+    order_violations: int = 0
     incomplete: bool = True
 
 
 class Replay:
-    """One pass over the events of a record, each checked; `where` (file and line) is named when one is refused."""
+    """One pass over the events of a record, each checked; `where` (file and line) is named when one is refused.
+
+    `order` says which steps count as next: those that are ready, or the one that is first as the key is written.
+    """
 
     def __init__(
-        self, record: EpisodeRecord, task: Task, catalog: Catalog, protocol: Protocol, counter: TokenCounter, where: str
+        self,
+        record: EpisodeRecord,
+        task: Task,
+        catalog: Catalog,
+        protocol: Protocol,
+        counter: TokenCounter,
+        where: str,
+        *,
+        order: Order = "ready",
     ) -> None:
         self.record = record
         self.task = task
@@ -135,7 +153,8 @@ class Replay:
         self._exposures = ExposureChecker(record.condition, catalog, task.key.required_routes, protocol.conditions)
         self.timeline = Timeline(exposures=self._exposures.exposures)
         self._environment = Environment(task.key, catalog, seed_text=task.prompt.id)
-        self._next = self._environment.progress.next_step()
+        self._order = order
+        self._ready = self._environment.progress.ready_steps(order)
         self._state = _start(task.prompt.query)
         self._messages = [Message("user", task.prompt.query)]
         self._call: Call | None = None
@@ -162,11 +181,12 @@ class Replay:
                 raise self._wrong(number, f"this cannot have happened ({error})") from None
             if event.turn != self._turn and not ended:
                 raise self._wrong(number, f"an event of turn {event.turn} in turn {self._turn}")
-        progress, step = self._environment.progress, self._next
+        progress = self._environment.progress
         self.timeline.candidates = self._exposures.candidates
         self.timeline.steps_completed = tuple(progress.complete)
         self.timeline.incomplete = progress.incomplete
-        self.timeline.next_at_end = step.route if step is not None else None
+        self.timeline.ready_at_end = self._ready
+        self.timeline.order_violations = progress.order_violations
         return self.timeline
 
     def _wrong(self, number: int, problem: str) -> InvalidRunError:
@@ -201,11 +221,7 @@ class Replay:
         if self._fruitless_asks > 1:
             yield "a model turn after the agent asked twice with nothing changed"
         self._to_act = True
-        step = self._next
-        route = step.route if step is not None else None
-        self.timeline.model_turns.append(
-            ModelTurnView(self._exposures.shown, step.id if step else None, route, total, schema)
-        )
+        self.timeline.model_turns.append(ModelTurnView(self._exposures.shown, self._ready, total, schema))
 
     @property
     def _in_tool_turn(self) -> bool:
@@ -229,9 +245,8 @@ class Replay:
         self._call = own_copy(Call(event.route, event.arguments))
         facts = facts_of(self._call, self.catalog, self._exposures.shown, self.task.key.authorised)
         self.timeline.executions.append(Execution(facts))
-        step = self._next
-        if step is not None:
-            self.timeline.after_turns.append(AfterTurn(step.id, step.route, exposure.ranking))
+        if self._environment.progress.incomplete:
+            self.timeline.after_turns.append(AfterTurn(self._ready, exposure.ranking))
 
     def _decided(self, event: Decided) -> Iterator[str]:
         if not self.timeline.executions or self._to_act:
@@ -317,19 +332,26 @@ class Replay:
     def _run_again(self, call: Call) -> Observation:
         if call.route_id not in self.catalog:
             return unregistered(call)
+        progress = self._environment.progress
+        complete, shown = len(progress.complete), {*progress.shown}
         observation = self._environment.execute(call)
-        self._next = self._environment.progress.next_step()
+        self._ready = progress.ready_steps(self._order)
+        if len(progress.complete) > complete and self.timeline.executions[-1].facts.exposed:
+            self.timeline.completed_exposed.add(call.route_id)
+        needed = {cure for index in progress.shown - shown for cure in progress.key.faults[index].cured_by}
+        if needed:
+            ready = {step.route for step in progress.ready_steps() if step.id in needed}
+            self.timeline.after_turns[-1] = replace(self.timeline.after_turns[-1], cures=frozenset(ready))
         return observation
 
     def _settle(self, call: Call, observation: Observation, incomplete: bool) -> None:
         """After a tool turn: note the step that is now next, and extend the conversation."""
         after = self.timeline.after_turns
-        step = self._next
-        if step is None or not incomplete:
+        if not incomplete:
             if after:
                 after.pop()
         elif after:
-            after[-1] = AfterTurn(step.id, step.route, after[-1].ranking)
+            after[-1] = replace(after[-1], ready=self._ready)
         # The call is a copy read from canonical JSON: nothing in it has to be refused again.
         called = orjson.dumps([call.route_id, call.arguments], option=orjson.OPT_SORT_KEYS)
         key = self._turn, called, self._observed_bytes

@@ -48,6 +48,8 @@ class Criterion(Document):
     """The rate, or the difference of two; null where undefined."""
     intervals: dict[str, Interval]
     """Intervals of the estimate by method."""
+    families: Interval | None = None
+    """Percentile interval when families of tasks are resampled instead of tasks, of criteria 1 to 4; it decides nothing."""
     supported_by: dict[str, bool]
     """By method, whether the interval alone would make the criterion hold."""
 

@@ -21,7 +21,11 @@ from schemarouter.errors import InvalidRunError
 from schemarouter.files import read_model
 
 LOCK_SCHEMA_VERSION = 2
-FILES: Mapping[str, str] = {"development": "development.lock.json", "frozen": "lock.json"}
+FILES: Mapping[str, str] = {
+    "development": "development.lock.json",
+    "training": "training.lock.json",
+    "frozen": "lock.json",
+}
 # Fingerprints that only running the retriever or the agent gives; left out where that would take too long.
 BEHAVIOUR = frozenset({"retriever_behaviour", "agent_behaviour"})
 
@@ -60,7 +64,7 @@ class Lock(_Part):
     """The fingerprints as they were promised; only a confirmatory surface has `date` and `commit`."""
 
     schema_version: Literal[2]
-    surface: Literal["development", "frozen"]
+    surface: protocol.SurfaceName
     confirmatory: bool
     date: str | None = None
     commit: str | None = None

@@ -14,7 +14,12 @@ from schemarouter.files import read_model
 
 FOLDER = Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
-FILES = {"development": "development-v1.json", "frozen": "corrective-reretrieval-v1.json"}
+FILES = {
+    "development": "development-v2.json",
+    "training": "training-v2.json",
+    "frozen": "corrective-reretrieval-v2.json",
+}
+SurfaceName = Literal["development", "training", "frozen"]
 
 
 _Item = TypeVar("_Item", int, str)
@@ -85,7 +90,7 @@ class Protocol(_Part):
 
     schema_version: Literal[1]
     name: str
-    surface: Literal["development", "frozen"]
+    surface: SurfaceName
     confirmatory: bool
     question: str
     catalogs: Annotated[tuple[Count, ...], AfterValidator(_each_once)] = Field(strict=False, min_length=1)

@@ -128,7 +128,7 @@ def run_experiment(
 
     Args:
         out: Run directory: a new one, or one of the same run to resume.
-        surface: ``development`` or ``frozen``.
+        surface: ``development``, ``training`` or ``frozen``.
         retriever: Retriever spec; the protocol's unless given.
         agent: Agent spec; the protocol's unless given.
         tasks: Ids of the tasks; all unless given.
@@ -160,6 +160,7 @@ def run_experiment(
 
     """
     folder, protocol, part = Path(out), load_protocol(surface), parse_shard(shard)
+    _require_written(surface)
     _require_options(catalog_view, episode_seconds)
     setup = Setup(
         surface,
@@ -194,6 +195,15 @@ def run_experiment(
         resume=resumed_header(header, plan) if exploratory else None,
     )
     return load_run(folder)
+
+
+def _require_written(surface: str) -> None:
+    """Raise InvalidRunError for a surface without tasks."""
+    if not load_surface(surface).tasks:
+        raise InvalidRunError(
+            f"there is no {surface} surface yet: that of version 1 was retired unscored (preregistration/history), and the "
+            f"tasks of version 2 are not written. Use --surface development or --surface training."
+        )
 
 
 def _require_options(catalog_view: str, episode_seconds: float | None) -> None:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from schemarouter.agents.base import SeenValue
+from schemarouter.agents.base import NextCall, Order, SeenValue
 from schemarouter.caches import Bounded
 from schemarouter.canonical import canonical_json
 from schemarouter.catalog import Capability, Catalog, Contract, json_type
 from schemarouter.state import Call, Observation
 from surface.task import ArgumentRule, Fault, Step, TaskKey
 
+# A converted quantity may be rounded: a language model that writes 12.35 for 12.346 has understood it.
+RELATIVE_TOLERANCE = 1e-3
 _DIGIT = re.compile(r"[0-9]")
 
 
 class Progress:
-    """How far a plan has come: which steps are complete and which faults have shown.
+    """How far a plan has come: which steps are complete, which are ready, and which faults have shown.
 
-    The next required step is the first incomplete one of the plan; where its fault has shown, the first incomplete step
-    of that fault's corrective action. A corrective step whose fault has not shown is never next.
+    An incomplete step is ready when the sources of its arguments, the steps that it comes after and the cures of its own
+    faults that have shown are complete. A corrective step is ready only once a fault that it cures has shown.
     """
 
-    __slots__ = ("_catalog", "_failures", "complete", "key", "shown", "values")
+    __slots__ = ("_catalog", "_failures", "complete", "key", "order_violations", "shown", "values")
 
     def __init__(self, key: TaskKey, catalog: Catalog) -> None:
         self.key = key
@@ -32,6 +35,7 @@ class Progress:
         self.complete: list[str] = []
         self.shown: set[int] = set()
         self.values: dict[tuple[str, str], Any] = {}
+        self.order_violations = 0
         self._failures: dict[int, int] = {}
 
     @property
@@ -39,26 +43,37 @@ class Progress:
         """Whether a required step is still to be done."""
         return len(self.complete) < len(self.key.steps)
 
-    def next_step(self) -> Step | None:
-        """The next required step, or None when all are complete."""
-        complete = self.complete
+    def ready_steps(self, order: Order = "ready") -> tuple[Step, ...]:
+        """The ready steps, by id; with order ``written`` the first of them alone in the order in which the key is written."""
+        if order == "written":
+            step = self._next_as_written()
+            return () if step is None else (step,)
+        return tuple(sorted((step for step in self.key.steps if self._is_ready(step)), key=lambda step: step.id))
+
+    def _is_ready(self, step: Step) -> bool:
+        if step.id in self.complete or (step.role == "corrective" and not self._has_shown(step.id)):
+            return False
+        return step.sources.union(step.after, self._open_cures(step.id)) <= {*self.complete}
+
+    def _open_cures(self, step_id: str) -> list[str]:
+        """The steps of the corrective actions for those faults of a step that have shown."""
+        faults = (self.key.faults[index] for index in self.shown)
+        return [cure for fault in faults if fault.step == step_id for cure in fault.cured_by]
+
+    def _next_as_written(self) -> Step | None:
         for step in self.key.steps:
-            if step.id in complete or (step.role == "corrective" and not self._has_shown(step.id)):
+            if step.id in self.complete or (step.role == "corrective" and not self._has_shown(step.id)):
                 continue
             return self._corrective_or(step) if self.shown else step
-        return next((step for step in self.key.steps if step.id not in complete), None)
+        return None
 
     def _has_shown(self, step_id: str) -> bool:
         return any(step_id in self.key.faults[index].cured_by for index in self.shown)
 
     def _corrective_or(self, step: Step) -> Step:
         """The first incomplete step that a shown fault of `step` needs, or `step` itself."""
-        for index, fault in enumerate(self.key.faults):
-            if fault.step == step.id and index in self.shown:
-                for step_id in fault.cured_by:
-                    if step_id not in self.complete:
-                        return self._corrective_or(self.key.steps_by_id[step_id])
-        return step
+        cure = next((cure for cure in self._open_cures(step.id) if cure not in self.complete), None)
+        return step if cure is None else self._corrective_or(self.key.steps_by_id[cure])
 
     def expected(self, step: Step, name: str) -> Any:
         """The value that the rule of an argument asks for, or None while it has not been observed."""
@@ -76,17 +91,20 @@ class Progress:
         return contract.unit
 
     def broken_rules(self, step: Step, arguments: Mapping[str, Any]) -> list[str]:
-        """Names of the arguments that do not obey the step's rules; arguments without a rule are free."""
-        broken = []
-        for name, rule in step.arguments.items():
-            expected = self._resolve(rule)
-            if expected is None or name not in arguments or not same_value(arguments[name], expected):
-                broken.append(name)
-        return broken
+        """Names of the arguments that do not obey the step's rules, sorted; arguments without a rule are free."""
+        return [
+            name
+            for name, rule in sorted(step.arguments.items())
+            if name not in arguments or not self._obeys(arguments[name], rule)
+        ]
+
+    def _obeys(self, given: Any, rule: ArgumentRule) -> bool:
+        expected = self._resolve(rule)
+        return expected is not None and any(same_value(given, value) for value in (expected, *rule.also))
 
     def due_fault(self, step: Step) -> tuple[int, Fault] | None:
         """The fault that a valid call of `step` meets now, or None."""
-        for index, fault in enumerate(self.key.faults):
+        for index, fault in sorted(enumerate(self.key.faults), key=lambda item: item[1].error):
             if fault.step != step.id:
                 continue
             if fault.cured_by:
@@ -125,10 +143,11 @@ class Environment:
         steps = [step for step in self.progress.key.steps if step.route == call.route_id]
         if not steps:
             return Observation("ran", plausible_outputs(capability, self._seed, call.arguments))
-        pending = [step for step in steps if step.id not in self.progress.complete]
-        # A step still to be done comes before one that the same call completed earlier.
-        ordered = [*pending, *(step for step in steps if step.id in self.progress.complete)]
-        obeyed = next((s for s in ordered if not self.progress.broken_rules(s, call.arguments)), None)
+        ready, complete = self.progress.ready_steps(), self.progress.complete
+        # A ready step comes before one that is not, and both before one that the same call completed earlier.
+        steps.sort(key=lambda step: (step.id in complete, step not in ready, step.id))
+        pending = [step for step in steps if step.id not in complete]
+        obeyed = next((step for step in steps if not self.progress.broken_rules(step, call.arguments)), None)
         if obeyed is not None and obeyed.id in self.progress.complete:
             return Observation("ran", self._outputs(obeyed, capability))
         if obeyed is not None:
@@ -138,6 +157,7 @@ class Environment:
         return Observation("ran", plausible_outputs(capability, self._seed, call.arguments))
 
     def _advance(self, step: Step, capability: Capability) -> Observation:
+        self.progress.order_violations += not {*step.after} <= {*self.progress.complete}
         due = self.progress.due_fault(step)
         if due is not None:
             self.progress.fail(due[0])
@@ -166,10 +186,14 @@ def _refusal(step: Step, capability: Capability, broken: Sequence[str]) -> Obser
 
 
 def same_value(given: Any, expected: Any) -> bool:
-    """Whether an argument equals what a rule expects: equal JSON types and values, an integer being a number."""
-    numbers = {"integer", "number"}
+    """Whether an argument equals what a rule expects: equal JSON types and values.
+
+    An integer is a number; where one of the two is no integer, numbers are equal within `RELATIVE_TOLERANCE`.
+    """
     kinds = {json_type(given), json_type(expected)}
-    return (kinds <= numbers or len(kinds) == 1) and bool(given == expected)
+    if "number" in kinds and kinds <= {"integer", "number"}:
+        return math.isclose(given, expected, rel_tol=RELATIVE_TOLERANCE)
+    return len(kinds) == 1 and bool(given == expected)
 
 
 # Answers by the capability's identity, which an entry keeps alive, and by all else that decides them: a step answers the same
@@ -223,19 +247,25 @@ class PlanGuide:
         self._progress = progress
         self._catalog = catalog
 
-    def next_call(self) -> Call | None:
-        """The call that completes the next required step, or None when the task is complete."""
-        step = self._progress.next_step()
-        if step is None:
-            return None
-        return Call(step.route, {name: self._progress.expected(step, name) for name in step.arguments})
+    def next_calls(self, order: Order = "ready") -> Sequence[NextCall]:
+        """The calls that complete the ready steps; none when the task is complete."""
+        return [
+            NextCall(
+                step.id,
+                Call(step.route, {name: self._progress.expected(step, name) for name in step.arguments}),
+                corrective=step.role == "corrective",
+            )
+            for step in self._progress.ready_steps(order)
+        ]
 
     def literals(self) -> Sequence[SeenValue]:
-        """The values the query states, with the contracts of the parameters they are for."""
-        values = []
-        for step in self._progress.key.steps:
-            parameters = self._catalog[step.route].parameters_by_name
-            for name, rule in step.arguments.items():
-                if rule.literal is not None:
-                    values.append(SeenValue(rule.literal, parameters[name]))
-        return values
+        """The values the query states, with the contracts of the parameters they are for, by route, parameter and value."""
+        rules = sorted(
+            (step.route, name, canonical_json(rule.literal), step.id, rule.literal)
+            for step in self._progress.key.steps
+            for name, rule in step.arguments.items()
+            if rule.literal is not None
+        )
+        return [
+            SeenValue(literal, self._catalog[route].parameters_by_name[name]) for route, name, _, _, literal in rules
+        ]

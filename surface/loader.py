@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
 
 from preregistration.protocol import Protocol, load_protocol
 from schemarouter.canonical import fingerprint
@@ -15,11 +14,14 @@ from schemarouter.catalog import Catalog, load_catalog
 from schemarouter.errors import SchemaRouterError, UsageError, unknown
 from schemarouter.files import read_model
 from schemarouter.retrieval.text import MAX_QUERY_CHARACTERS
-from surface.task import CellFile, Task, TaskKey, TaskPrompt
+from surface.task import CellFile, FamilyFile, Task, TaskKey, TaskPrompt
 
 ROOT = Path(__file__).resolve().parent
-SurfaceName = Literal["development", "frozen"]
-FOLDERS: Mapping[str, str] = {"development": "development", "frozen": "tasks"}
+FOLDERS: Mapping[str, str] = {name: name for name in ("development", "training", "frozen")}
+# The surfaces whose tasks anything may be tuned on, and what all their tasks are called as one surface.
+TUNING = ("development", "training")
+TOGETHER = "together"
+FAMILIES_FILE = "families.json"
 # A text that holds that share of the n-grams of a request is a copy of it; independent tasks share less than a quarter.
 _GRAM = 5
 _COPIED, _COPIED_PART = 0.6, 0.8
@@ -34,11 +36,12 @@ class SurfaceError(SchemaRouterError):
 
 @dataclass(frozen=True)
 class Surface:
-    """The tasks of one surface, sorted by id, and the cell that each belongs to."""
+    """The tasks of one surface, sorted by id, the stratum of each, and the family of those that share their plot with another."""
 
     name: str
     tasks: tuple[Task, ...]
     strata: Mapping[str, str]
+    families: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> Mapping[str, Task]:
@@ -67,12 +70,31 @@ class Surface:
         """``stratum/language`` of a task."""
         return f"{self.strata[task_id]}/{self.by_id[task_id].prompt.language}"
 
+    def family(self, task_id: str) -> str:
+        """The family of a task: the tasks that tell one plot, named after the first of them; alone it is its own."""
+        return self.families.get(task_id, task_id)
+
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over every prompt and key with its stratum."""
+        """SHA-256 over every prompt and key with its stratum and family."""
         return fingerprint(
-            [{"stratum": self.strata[task.prompt.id], **task.model_dump(mode="json")} for task in self.tasks]
+            [
+                {
+                    "stratum": self.strata[task.prompt.id],
+                    "family": self.family(task.prompt.id),
+                    **task.model_dump(mode="json"),
+                }
+                for task in self.tasks
+            ]
         )
+
+
+def together(*surfaces: Surface) -> Surface:
+    """The tasks of several surfaces as one, for audits and tuning."""
+    tasks = sorted((task for surface in surfaces for task in surface.tasks), key=lambda task: task.prompt.id)
+    strata = {name: stratum for surface in surfaces for name, stratum in surface.strata.items()}
+    families = {name: family for surface in surfaces for name, family in surface.families.items()}
+    return Surface(TOGETHER, tuple(tasks), strata, families)
 
 
 @cache
@@ -117,7 +139,19 @@ def load_surface(name: str, root: Path = ROOT) -> Surface:
             tasks.append(task)
     if problems:
         raise SurfaceError("\n".join(problems))
-    return Surface(name, tuple(sorted(tasks, key=lambda task: task.prompt.id)), strata)
+    return Surface(name, tuple(sorted(tasks, key=lambda task: task.prompt.id)), strata, load_families(root))
+
+
+@cache
+def load_families(root: Path = ROOT) -> Mapping[str, str]:
+    """The family of every task that shares its plot with others, over all surfaces. Raises SurfaceError for a task in two."""
+    path = root / FAMILIES_FILE
+    groups = read_model(path, FamilyFile, SurfaceError).families if path.exists() else ()
+    names = [task for group in groups for task in group]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SurfaceError(f"{FAMILIES_FILE}: {', '.join(twice)} in more than one family.")
+    return {task: min(group) for group in groups for task in group}
 
 
 @cache

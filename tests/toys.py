@@ -316,7 +316,7 @@ def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> Identiti
     """Identities of which those of catalogs and surface can differ in these tests."""
     same = dict.fromkeys(("protocol", "retriever_data", "state_contract", "statistics", "tokenizer"), "toy")
     return Identities(
-        agent="reference(probe=true)",
+        agent="reference(order=ready,probe=true)",
         catalog_view="full",
         catalogs={str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
         retriever=str(SPEC),
@@ -328,7 +328,9 @@ def identities_of(surface: Surface, catalogs: Mapping[int, Catalog]) -> Identiti
 def complete_run(plan: Plan, rows: Sequence[EpisodeRow], cells: Mapping[str, str], stamp: str = "") -> CompleteRun:
     """A complete run of these rows, under a header that nothing reads."""
     header = run_header(toy_protocol(), SURFACE, plan, identities_of(SURFACE, CATALOGS))
-    return CompleteRun(changed(header, stamp=stamp), plan, EpisodeTable.of(rows), 0, cells)
+    return CompleteRun(
+        changed(header, stamp=stamp), plan, EpisodeTable.of(rows), 0, cells, {task: task for task in cells}
+    )
 
 
 def toy_run(folder: Path, runner: Runner | None = None, surface: Surface = SURFACE, **part: Any) -> ReferenceData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemarouter.agents.reference import preferred
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.views import CatalogView, viewed
 from schemarouter.state import ExecutionState
@@ -14,19 +15,15 @@ from surface.task import Task
 
 @dataclass(frozen=True)
 class DecisionPoint:
-    """The state before a call, and the routes that are still to come, the next one first."""
+    """The state before a call, the ready routes, sorted, and those that are still to come, in the order of the calls."""
 
     task: str
     language: str
     stratum: str
     turn: int
     state: ExecutionState
+    ready: tuple[str, ...]
     coming: tuple[str, ...]
-
-    @property
-    def next_route(self) -> str:
-        """The next required route."""
-        return self.coming[0]
 
     @property
     def query(self) -> str:
@@ -35,7 +32,7 @@ class DecisionPoint:
 
 
 def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: CatalogView) -> list[DecisionPoint]:
-    """The decision points of one task, its faults and corrective actions included.
+    """The decision points of one task, its faults and corrective actions included, as the agent `reference` calls.
 
     States are observed as the catalog in `view` registers its routes.
     """
@@ -45,14 +42,19 @@ def decision_points_of(task: Task, stratum: str, catalog: Catalog, view: Catalog
     state = ExecutionState.start(task.prompt.query)
     states: list[ExecutionState] = []
     routes: list[str] = []
-    while (call := guide.next_call()) is not None:
+    ready: list[tuple[str, ...]] = []
+    while calls := guide.next_calls():
+        call = preferred(calls).call
         states.append(state)
+        ready.append(tuple(sorted({item.call.route_id for item in calls})))
         routes.append(call.route_id)
         observation = environment.execute(call)
         incomplete = environment.progress.incomplete
         state = state.observe(call, observation, registered.get(call.route_id), incomplete=incomplete)
     return [
-        DecisionPoint(task.prompt.id, task.prompt.language, stratum, turn, states[turn], tuple(routes[turn:]))
+        DecisionPoint(
+            task.prompt.id, task.prompt.language, stratum, turn, states[turn], ready[turn], tuple(routes[turn:])
+        )
         for turn in range(len(states))
     ]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from gates.tuning.decision_points import DecisionPoint, all_decision_points
 from gates.tuning.logit import Choice, Floats, fit
@@ -43,10 +44,25 @@ def no_weights() -> Weights:
     )
 
 
-def folds_of(tasks: Collection[str], count: int) -> dict[str, int]:
-    """The fold of each task, by the order of the hashes of their ids, so that it depends on nothing else."""
-    ordered = sorted(set(tasks), key=lambda task: sha256(task.encode()).hexdigest())
-    return {task: index % count for index, task in enumerate(ordered)}
+def groups_of(surface: Surface) -> dict[str, str]:
+    """The group of each task: tasks that need the same set of routes or are of one family are of one group.
+
+    A group is named after the first of its tasks.
+    """
+    found = DisjointSet(task.prompt.id for task in surface.tasks)
+    first: dict[object, str] = {}
+    for task in surface.tasks:
+        name = task.prompt.id
+        for shared in (("routes", *task.key.required_routes), ("family", surface.family(name))):
+            found.merge(name, first.setdefault(shared, name))
+    return {task: min(found.subset(task)) for task in sorted(found)}
+
+
+def folds_of(groups: Mapping[str, str], count: int) -> dict[str, int]:
+    """The fold of each task, given its group: groups in the order of the hashes of their names, a group in one fold."""
+    ordered = sorted(set(groups.values()), key=lambda group: sha256(group.encode()).hexdigest())
+    fold = {group: index % count for index, group in enumerate(ordered)}
+    return {task: fold[group] for task, group in groups.items()}
 
 
 class FeatureDesign:
@@ -62,6 +78,7 @@ class FeatureDesign:
         self.view = view
         self.decision_points: Sequence[DecisionPoint] = all_decision_points(surface, catalogs[min(catalogs)], view)
         self.tasks = sorted({point.task for point in self.decision_points})
+        self.groups = groups_of(surface)
         self.phases = [phase_of(point.state) for point in self.decision_points]
         self.largest = max(catalogs)
         self._typed: dict[int, Typed] = {
@@ -96,7 +113,7 @@ class FeatureDesign:
     def fitted(self, tasks: Collection[str], penalty: Penalty, without: Collection[str] = ()) -> FittedWeights:
         """Weights from the decision points of some tasks on the largest catalog, without some `GROUPS` of features.
 
-        First each entry's own relevance is fitted to which routes are still to come, then the score to which one is next.
+        First each entry's own relevance is fitted to which routes are still to come, then the score to which are ready.
         """
         size = self.largest
         points = [index for index, point in enumerate(self.decision_points) if point.task in tasks]
@@ -113,7 +130,7 @@ class FeatureDesign:
         next_one = [
             Choice(
                 self.score_features(size, point, by_relevance) * score_mask,
-                (self.index(size, self.decision_points[point].next_route),),
+                tuple(sorted(self.index(size, route) for route in self.decision_points[point].ready)),
                 self.phases[point],
             )
             for point in points
@@ -121,15 +138,16 @@ class FeatureDesign:
         return FittedWeights(by_relevance, _rounded_fit(next_one, penalty) * score_mask)
 
     def rank_of_next(self, size: int, point: int, weights: FittedWeights) -> int:
-        """The rank of the next required route, from 1."""
+        """The rank of the best of the next required routes, from 1."""
         features = self.score_features(size, point, weights.relevance)
         scores = np.round(features @ weights.score[self.phases[point]], SCORE_DECIMALS)
-        right = self.index(size, self.decision_points[point].next_route)
+        ready = [self.index(size, route) for route in self.decision_points[point].ready]
+        right = min(ready, key=lambda index: (-scores[index], index))
         better = scores > scores[right]
         return int(better.sum() + (scores[:right] == scores[right]).sum()) + 1
 
     def hits(self, size: int, tasks: Collection[str], weights: FittedWeights) -> dict[int, bool]:
-        """For every point of some tasks whether the next required route is among the protocol's Top-k."""
+        """For every point of some tasks whether a next required route is among the protocol's Top-k."""
         top_k = self.protocol.conditions.top_k
         return {
             index: self.rank_of_next(size, index, weights) <= top_k

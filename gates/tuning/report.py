@@ -31,7 +31,7 @@ from preregistration.protocol import Protocol
 from schemarouter.catalog import Catalog
 from schemarouter.catalog.views import VIEWS, CatalogView
 from schemarouter.retrieval.typed import Weights
-from surface.loader import Surface
+from surface.loader import Surface, together
 
 _ROUNDED = 6
 
@@ -55,10 +55,10 @@ class Tuned:
 
 
 def tune(
-    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, *, workers: int
+    protocol: Protocol, surfaces: Sequence[Surface], catalogs: Mapping[int, Catalog], extent: Extent, *, workers: int
 ) -> Tuned:
-    """Choose weights for both views; the same to the byte whatever the number of workers."""
-    work = partial(_tune_view, protocol, surface, dict(catalogs), extent)
+    """Choose weights for both views from all tasks of some surfaces; the same to the byte whatever the number of workers."""
+    work = partial(_tune_view, protocol, tuple(surfaces), dict(catalogs), extent)
     if workers > 1:
         with ProcessPoolExecutor(min(workers, len(VIEWS)), mp_context=get_context("spawn")) as pool:
             tuned = list(pool.map(work, VIEWS))
@@ -66,9 +66,9 @@ def tune(
         tuned = [work(view) for view in VIEWS]
     record = {
         "schema_version": 1,
-        "surface": surface.fingerprint,
+        "surfaces": {surface.name: surface.fingerprint for surface in surfaces},
         "catalogs": {str(size): catalog.fingerprint for size, catalog in sorted(catalogs.items())},
-        "tasks": len(surface.tasks),
+        "tasks": sum(len(surface.tasks) for surface in surfaces),
         "grid": [asdict(penalty) for penalty in extent.grid],
         "folds": {"outer": extent.outer, "inner": extent.inner},
         "views": {view: view_record for view, (_, view_record) in zip(VIEWS, tuned, strict=True)},
@@ -76,9 +76,21 @@ def tune(
     return Tuned({view: weights for view, (weights, _) in zip(VIEWS, tuned, strict=True)}, record)
 
 
+def _parts_of(surfaces: Sequence[Surface], languages: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The tasks of each surface, where there are several, and of each language, by name."""
+    tasks = [task.prompt for surface in surfaces for task in surface.tasks]
+    by_surface = {surface.name: frozenset(surface.by_id) for surface in surfaces} if len(surfaces) > 1 else {}
+    return by_surface | {name: frozenset(task.id for task in tasks if task.language == name) for name in languages}
+
+
 def _tune_view(
-    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], extent: Extent, view: CatalogView
+    protocol: Protocol,
+    surfaces: Sequence[Surface],
+    catalogs: Mapping[int, Catalog],
+    extent: Extent,
+    view: CatalogView,
 ) -> tuple[Weights, dict[str, Any]]:
+    surface, parts = together(*surfaces), _parts_of(surfaces, protocol.languages)
     design = FeatureDesign(protocol, surface, catalogs, view)
     folds = outer_folds(design, extent.grid, extent.outer, extent.inner)
     tried, picked = choose(design, design.tasks, extent.grid, extent.outer)
@@ -87,13 +99,11 @@ def _tune_view(
         "folds": [_fold(fold, design) for fold in folds],
         "tried_on_all": [_tried(item) for item in tried],
         "picked": asdict(picked),
-        "out_of_fold": _recall(design, folds),
-        "conditions_out_of_fold": _conditions(protocol, surface, catalogs, folds, view),
+        "out_of_fold": _recall(design, folds, parts),
+        "conditions_out_of_fold": _conditions(protocol, surface, catalogs, folds, view, parts),
     }
     if extent.ablation:
-        record["without"] = {
-            group: _recall(design, refitted(design, folds, [group]), languages=False) for group in GROUPS
-        }
+        record["without"] = {group: _recall(design, refitted(design, folds, [group]), {}) for group in GROUPS}
     return weights, record
 
 
@@ -112,16 +122,14 @@ def _fold(fold: Fold, design: FeatureDesign) -> dict[str, Any]:
     }
 
 
-def _recall(design: FeatureDesign, folds: Sequence[Fold], *, languages: bool = True) -> dict[str, Any]:
-    """Out-of-fold Recall@k of the next required route over all decision points, by size, phase and language."""
+def _recall(design: FeatureDesign, folds: Sequence[Fold], parts: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+    """Out-of-fold Recall@k of a next required route over all decision points, by size, phase and part."""
     by_size: dict[str, Any] = {}
     for size, hits in out_of_fold(design, folds).items():
         by_size[str(size)] = {}
         for name, opening in (("opening", True), ("later", False)):
             rows = {"all": recall(design, hits, opening=opening)}
-            if languages:
-                names = design.protocol.languages
-                rows |= {name: recall(design, hits, opening=opening, language=name) for name in names}
+            rows |= {name: recall(design, hits, opening=opening, among=tasks) for name, tasks in parts.items()}
             by_size[str(size)][name] = {
                 key: {"hits": row.hits, "decision_points": row.decision_points, **_interval(row.interval)}
                 for key, row in rows.items()
@@ -135,7 +143,12 @@ def _interval(interval: Interval) -> dict[str, Any]:
 
 
 def _conditions(
-    protocol: Protocol, surface: Surface, catalogs: Mapping[int, Catalog], folds: Sequence[Fold], view: CatalogView
+    protocol: Protocol,
+    surface: Surface,
+    catalogs: Mapping[int, Catalog],
+    folds: Sequence[Fold],
+    view: CatalogView,
+    parts: Mapping[str, frozenset[str]],
 ) -> dict[str, Any]:
     """Recall of the state-aware condition and recovery against the progressive one, in the experiment's own loop."""
     rows = conditions_out_of_fold(protocol, surface, catalogs, folds, view)
@@ -144,7 +157,7 @@ def _conditions(
     )
     groups = {"all": rows}
     groups |= {f"catalog {size}": [row for row in rows if row.catalog == size] for size in catalogs}
-    groups |= {name: [r for r in rows if surface.prompt(r.task).language == name] for name in protocol.languages}
+    groups |= {name: [row for row in rows if row.task in tasks] for name, tasks in parts.items()}
     by_group: dict[str, Any] = {}
     for name, group in groups.items():
         aware = [row for row in group if row.condition == STATE_AWARE]

@@ -1,4 +1,4 @@
-"""Nested cross-validation over tasks: the inner folds choose a penalty, the outer ones estimate recall."""
+"""Nested cross-validation over groups of tasks: the inner folds choose a penalty, the outer ones estimate recall."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def choose(
     design: FeatureDesign, tasks: Collection[str], grid: Sequence[Penalty], inner: int
 ) -> tuple[tuple[PenaltyTrial, ...], Penalty]:
     """Try every penalty by cross-validation within `tasks` on the largest catalog; the stronger one wins a tie."""
-    fold_of = folds_of(tasks, inner)
+    fold_of = folds_of({task: design.groups[task] for task in tasks}, inner)
     tried = []
     for penalty in grid:
         hits: dict[int, bool] = {}
@@ -54,7 +54,7 @@ def outer_folds(
     design: FeatureDesign, grid: Sequence[Penalty] = GRID, outer: int = OUTER, inner: int = INNER
 ) -> list[Fold]:
     """The outer folds, each with weights that have seen none of its tasks."""
-    fold_of = folds_of(design.tasks, outer)
+    fold_of = folds_of({task: design.groups[task] for task in design.tasks}, outer)
     folds = []
     for fold in range(outer):
         held_out = tuple(task for task in design.tasks if fold_of[task] == fold)
@@ -97,8 +97,10 @@ def out_of_fold(design: FeatureDesign, folds: Sequence[Fold]) -> dict[int, dict[
     return hits
 
 
-def recall(design: FeatureDesign, hits: Mapping[int, bool], *, opening: bool, language: str = "") -> Recall:
-    """Recall over the opening decision points, or over all later ones; of one language where one is named."""
+def recall(
+    design: FeatureDesign, hits: Mapping[int, bool], *, opening: bool, among: Collection[str] | None = None
+) -> Recall:
+    """Recall over the opening decision points, or over all later ones; of some tasks where they are named."""
     tasks = list(design.tasks)
     task_index = {task: index for index, task in enumerate(tasks)}
     numerator = np.zeros(len(tasks), np.int64)
@@ -108,7 +110,7 @@ def recall(design: FeatureDesign, hits: Mapping[int, bool], *, opening: bool, la
     for number, point in enumerate(design.decision_points):
         task = task_index[point.task]
         cell_index[task] = strata.setdefault(point.stratum, len(strata))
-        if (point.turn == 0) is opening and language in ("", point.language):
+        if (point.turn == 0) is opening and (among is None or point.task in among):
             numerator[task] += hits[number]
             denominator[task] += 1
     interval = logit_t(numerator, denominator, cell_index, design.protocol.statistics.level)

@@ -20,6 +20,10 @@ SYSTEM_PROMPT = (
 )
 
 
+# Which steps of a plan are next: all that are ready, or the first alone as the key is written.
+Order = Literal["ready", "written"]
+
+
 @dataclass(frozen=True, slots=True)
 class SeenValue:
     """A value that an agent has seen, with the contract that says what it means."""
@@ -76,11 +80,29 @@ class Action:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NextCall:
+    """A call that completes a ready step of the plan.
+
+    Attributes:
+        step: Id of the step.
+        call: The call.
+        corrective: Whether the step is part of what takes a fault away.
+    """
+
+    step: str
+    call: Call
+    corrective: bool = False
+
+
 class Guide(Protocol):
     """Knowledge of the task's plan, for agents that declare `knows_plan`: their own choices are not what is measured."""
 
-    def next_call(self) -> Call | None:
-        """Return the call that completes the next required step, or None when the task is complete."""
+    def next_calls(self, order: Order = "ready") -> Sequence[NextCall]:
+        """Return the calls that complete the ready steps; none when the task is complete.
+
+        With order ``written`` it is the one step that is first as the answer key is written, for strict figures.
+        """
 
     def literals(self) -> Sequence[SeenValue]:
         """Return the values that the query states, with the contracts of the parameters they are for."""

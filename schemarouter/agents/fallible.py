@@ -35,7 +35,7 @@ class Fallible:
 
     def __init__(self, guide: Guide, *, error_rate: float, seed: int) -> None:
         self._guide = guide
-        self._reference = Reference(guide, probe=True)
+        self._reference = Reference(guide)
         self._error_rate = error_rate
         self._seed = seed
 

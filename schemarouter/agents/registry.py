@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
-from schemarouter.agents.base import Agent, AgentDeclaration, Guide
+from schemarouter.agents.base import Agent, AgentDeclaration, Guide, Order
 from schemarouter.errors import unknown
 from schemarouter.retrieval.spec import Spec, SpecError, parse
 
@@ -44,6 +44,12 @@ def resolve(spec: Spec | str) -> Spec:
     """Return the full spec, defaults written out: the identity of an agent. Raises SpecError for a spec that is wrong."""
     given = parse(spec) if isinstance(spec, str) else spec
     return declaration(given.name).resolve(given, given.nested)
+
+
+def order_of(spec: Spec | str) -> Order:
+    """Which steps the agent of a full spec takes to be next: ``written`` for one that keeps to the order of the key."""
+    given = parse(spec) if isinstance(spec, str) else spec
+    return "written" if given.arguments.get("order") == "written" else "ready"
 
 
 def takes_seed(spec: Spec | str) -> bool:

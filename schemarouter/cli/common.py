@@ -33,9 +33,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
 class SurfaceName(StrEnum):
-    """The two surfaces."""
+    """The surfaces."""
 
     development = "development"
+    training = "training"
     frozen = "frozen"
 
 

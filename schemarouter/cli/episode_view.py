@@ -11,6 +11,7 @@ import orjson
 from conditions.storage.run_directory import Identities
 from gates.identities import ReferenceData
 from gates.replay import Replay
+from schemarouter.agents.base import Order
 from schemarouter.catalog.views import viewed
 from schemarouter.cli.common import console as make_console
 from schemarouter.records import Asked, Called, Decided, Ended, EpisodeRecord, Exposed, ModelTurn, Observed, encode
@@ -86,7 +87,7 @@ def _parts(ranking: Ranking, route: str, other: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What the plan needed next at a model turn.
+    """A step of the plan that was ready at a model turn; there can be several.
 
     Attributes:
         turn: Model turn, from 1.
@@ -100,8 +101,8 @@ class Needed:
     """
 
     turn: int
-    step: str | None
-    route: str | None
+    step: str
+    route: str
     rank: int | None
     ranked: int
     exposed: bool
@@ -110,11 +111,8 @@ class Needed:
 
     def __str__(self) -> str:
         place = f"rank {self.rank}" if self.rank else f"not among the first {self.ranked}"
-        stale = (
-            f" in the ranking made after turn {self.ranked_at}"
-            if self.ranked_at < self.turn - 1 and self.ranked
-            else ""
-        )
+        made = f"made after turn {self.ranked_at}" if self.ranked_at else "of the opening"
+        stale = f" in the ranking {made}" if self.ranked_at < self.turn - 1 and self.ranked else ""
         shown = f"{'' if self.exposed else 'not '}exposed"
         return f"{self.route} (step {self.step}): {place + stale + ', ' if self.ranked else ''}{shown}"
 
@@ -125,9 +123,13 @@ class EpisodeView:
     With `reasons`, each needed route that is not among the first ranked says why.
     """
 
-    def __init__(self, record: EpisodeRecord, reference: ReferenceData, reasons: Reasons | None = None) -> None:
+    def __init__(
+        self, record: EpisodeRecord, reference: ReferenceData, reasons: Reasons | None = None, *, order: Order = "ready"
+    ) -> None:
         task, catalog = reference.surface.by_id[record.task], reference.catalogs[record.catalog]
-        timeline = Replay(record, task, catalog, reference.protocol, TokenCounter(), record.episode_id).run()
+        timeline = Replay(
+            record, task, catalog, reference.protocol, TokenCounter(), record.episode_id, order=order
+        ).run()
         self.record = record
         self.query = task.prompt.query
         self._required = frozenset(task.key.required_routes)
@@ -144,12 +146,13 @@ class EpisodeView:
                     ranked_at = event.turn
             elif isinstance(event, ModelTurn):
                 view = next(views)
-                rank = ranking.index(view.next_route) + 1 if view.next_route in ranking else None
-                shown = view.next_route in view.exposed
-                reason = reasons.of(asked, view.next_route) if reasons and ranking and view.next_route else None
-                self.needed.append(
-                    Needed(event.turn, view.next_step, view.next_route, rank, len(ranking), shown, ranked_at, reason)
-                )
+                for step in view.ready:
+                    rank = ranking.index(step.route) + 1 if step.route in ranking else None
+                    reason = reasons.of(asked, step.route) if reasons and ranking else None
+                    exposed = step.route in view.exposed
+                    self.needed.append(
+                        Needed(event.turn, step.id, step.route, rank, len(ranking), exposed, ranked_at, reason)
+                    )
             elif isinstance(event, Called):
                 call = Call(event.route, event.arguments)
             elif isinstance(event, Observed):
@@ -168,14 +171,14 @@ class EpisodeView:
     def lines(self) -> Iterator[str]:
         """The attempt as text, a line for each event; of a state what the turn changed in it."""
         yield self.query
-        needed, states = iter(self.needed), zip(self.states, self.states[1:], strict=False)
+        states = zip(self.states, self.states[1:], strict=False)
         for event in self.record.events:
             yield from _event_lines(event, self._required)
             if isinstance(event, ModelTurn):
-                item = next(needed)
-                yield f"  needed    {item}"
-                if item.reason:
-                    yield f"  why       {item.reason}"
+                for item in self.needed:
+                    if item.turn == event.turn:
+                        yield f"  needed    {item}"
+                        yield from (f"  why       {reason}" for reason in (item.reason,) if reason)
             if isinstance(event, Observed):
                 before, after = next(states)
                 yield f"  state     {_change(_values(before), _values(after)) or 'as before'}"

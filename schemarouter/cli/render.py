@@ -169,7 +169,9 @@ def _judgement(item: Criterion) -> tuple[str, str, str, str]:
         estimate = str(item.sums["all"][0])
     else:
         estimate = points(item.estimate) if item.number in (1, 3) else number(item.estimate, rate=rate)
-    intervals = "\n".join(f"{NAMES[n]} {interval_text(v, rate=rate)}" for n, v in item.intervals.items())
+    lines = [f"{NAMES[n]} {interval_text(v, rate=rate)}" for n, v in item.intervals.items()]
+    lines += [f"by families {interval_text(item.families, rate=rate)}"] if item.families else []
+    intervals = "\n".join(lines)
     supported = "\n".join(f"{NAMES[n]}: {'yes' if v else 'no'}" for n, v in item.supported_by.items())
     return estimate, intervals, supported, "undefined" if item.undefined else ("yes" if item.passed else "NO")
 

@@ -22,6 +22,7 @@ def show(
     from conditions.registry import ranks
     from gates.episode_table import EpisodeTable
     from gates.identities import load_reference
+    from schemarouter.agents.registry import order_of
     from schemarouter.cli.episode_view import EpisodeView, Reasons, print_attempt
     from schemarouter.cli.render import print_episodes
     from schemarouter.experiment import load_complete_run, load_run
@@ -47,7 +48,8 @@ def show(
             reasons = Reasons(reference, run.header.identities, unit.catalog)
         except SchemaRouterError as error:
             typer.echo(f"why a route ranked where it did cannot be said: {error}", err=True)
-    views = [EpisodeView(record, reference, reasons) for record in records]
+    order = order_of(run.header.identities.agent)
+    views = [EpisodeView(record, reference, reasons, order=order) for record in records]
     if as_json:
         print_json({"stamp": run.header.stamp, "attempts": [view.as_json() for view in views]})
         return

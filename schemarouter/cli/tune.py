@@ -22,8 +22,8 @@ def tune(
         typer.Option(parser=expanded, metavar="PATH", help="Folder for the weights and for the record of the search."),
     ],
     surface: Annotated[
-        SurfaceName, typer.Option(help="Surface of the tasks; only development.")
-    ] = SurfaceName.development,
+        list[SurfaceName] | None, typer.Option(help="Surface of the tasks; development and training unless given.")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Number of processes; at most one for each catalog view.", min=1)] = 2,
     ablation: Annotated[bool, typer.Option(help="Also evaluate without each kind of evidence in turn.")] = True,
 ) -> None:
@@ -33,15 +33,15 @@ def tune(
     from preregistration.protocol import load_protocol
     from schemarouter.files import pretty_json, write_whole
     from schemarouter.retrieval.typed import WEIGHTS_FILE, WeightsFile
-    from surface.loader import load_catalogs, load_surface
+    from surface.loader import TUNING, load_catalogs, load_surface
 
-    if surface is SurfaceName.frozen:
-        raise UsageError("nothing is tuned on the frozen surface; use --surface development.")
+    names = [*dict.fromkeys(surface or TUNING)]
+    if SurfaceName.frozen in names:
+        raise UsageError("nothing is tuned on the frozen surface; use --surface development or --surface training.")
     _require_writable(out)
-    protocol = load_protocol(surface)
-    found = run(
-        protocol, load_surface(surface), load_catalogs(protocol.catalogs), Extent(ablation=ablation), workers=workers
-    )
+    protocol = load_protocol(names[0])
+    surfaces, catalogs = [load_surface(name) for name in names], load_catalogs(protocol.catalogs)
+    found = run(protocol, surfaces, catalogs, Extent(ablation=ablation), workers=workers)
     weights = pretty_json(WeightsFile(views=dict(found.weights)).model_dump(mode="json"))
     write_whole(out / WEIGHTS_FILE.name, weights)
     write_whole(out / RECORD_FILE, pretty_json(found.record))
@@ -85,8 +85,8 @@ def _print(record: Any, protocol: Protocol) -> None:
 def _languages(view: str, by_size: Any) -> Any:
     from rich.table import Table
 
-    table = Table(title=f"{view}: by language", title_justify="left")
-    for title in ("language", "catalog", "opening", "later"):
+    table = Table(title=f"{view}: by surface and language", title_justify="left")
+    for title in ("tasks", "catalog", "opening", "later"):
         table.add_column(title, overflow="fold")
     largest = max(by_size, key=int)
     for language in by_size[largest]["opening"]:

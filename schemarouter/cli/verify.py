@@ -11,7 +11,7 @@ from schemarouter.cli.common import SurfaceName, console, print_json
 from schemarouter.errors import EXIT_INVALID
 
 if TYPE_CHECKING:
-    from surface.audit.quality import Figure
+    from surface.audit.figure import Figure
 
 
 def _report(name: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _sound(report: dict[str, Any]) -> bool:
 def verify(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
     quality: Annotated[
-        bool, typer.Option("--quality", help="Check the quality of both surfaces instead; takes half a minute.")
+        bool, typer.Option("--quality", help="Check the quality of surfaces and catalog instead; takes minutes.")
     ] = False,
 ) -> None:
     """Recompute every fingerprint, compare it with the locks, and prove every task solvable from observable values."""
@@ -82,10 +82,11 @@ def _print_report(report: dict[str, Any]) -> None:
 
 
 def _figures() -> Iterator[tuple[str, list[Figure]]]:
-    """The quality figures of each surface by its name, and of the tasks of both together."""
+    """The quality figures of each surface by its name, of the tasks for tuning together, and of the catalog's tiers."""
     from preregistration.protocol import load_protocol
-    from surface.audit.quality import BOUNDS, TOGETHER, figures, proofs, together
-    from surface.loader import load_catalogs, load_surface
+    from surface.audit import tiers
+    from surface.audit.quality import BOUNDS, figures, proofs
+    from surface.loader import TOGETHER, TUNING, load_catalogs, load_full_catalog, load_surface, together
 
     surfaces = {str(name): load_surface(name) for name in SurfaceName}
     for name, surface in surfaces.items():
@@ -94,10 +95,13 @@ def _figures() -> Iterator[tuple[str, list[Figure]]]:
             catalogs = load_catalogs(protocol.catalogs)
             found = figures(surface, protocol, catalogs, BOUNDS[name])
             yield name, [*found, *proofs(surface, protocol, catalogs)]
-    if all(surface.tasks for surface in surfaces.values()):
-        protocol = load_protocol(SurfaceName.frozen)
-        everything, catalogs = together(*surfaces.values()), load_catalogs(protocol.catalogs)
+    tuning = [surfaces[name] for name in TUNING]
+    if all(surface.tasks for surface in tuning):
+        protocol = load_protocol(SurfaceName.training)
+        everything, catalogs = together(*tuning), load_catalogs(protocol.catalogs)
         yield TOGETHER, figures(everything, protocol, catalogs, BOUNDS[TOGETHER])
+        gold = tiers.gold_frequency(surfaces["training"], surfaces["development"], protocol.conditions.top_k)
+        yield "tiers", [*tiers.figures(load_full_catalog(), tiers.load_requests()), gold]
 
 
 def _verify_quality(as_json: bool) -> None:

@@ -43,7 +43,7 @@ DECLARATION = Declaration(
     name="typed",
     summary="contracts against the observed state, with words and meaning of the request",
     options={"model": Option(str, "use-m3", suggestions=tuple(ENCODERS))},
-    fitted_to=("development",),
+    fitted_to=("development", "training"),
 )
 
 

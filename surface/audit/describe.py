@@ -12,7 +12,8 @@ def _rule(rule: ArgumentRule) -> str:
         return f"← {rule.observed}"
     if rule.unit_of is not None:
         return f"← unit of {rule.unit_of}"
-    return repr(rule.literal) + (f" (said: {rule.said})" if rule.said is not None else "")
+    also = f" or {', '.join(map(repr, rule.also))}" if rule.also else ""
+    return repr(rule.literal) + also + (f" (said: {rule.said})" if rule.said is not None else "")
 
 
 def describe_task(task: Task) -> Iterator[str]:
@@ -23,6 +24,8 @@ def describe_task(task: Task) -> Iterator[str]:
         yield f"  {number}. {step.route}  ({step.role}, {step.id})"
         for name, rule in step.arguments.items():
             yield f"       {name} {_rule(rule)}"
+        if step.after:
+            yield f"       after {', '.join(step.after)} because: {step.because}"
         if step.outputs:
             yield "       gives " + ", ".join(f"{name}={value!r}" for name, value in step.outputs.items())
     for fault in task.key.faults:

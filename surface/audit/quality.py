@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
 
@@ -14,32 +13,18 @@ from schemarouter.errors import InvalidRunError
 from schemarouter.retrieval.language import language_of
 from schemarouter.retrieval.registry import build_retriever
 from schemarouter.retrieval.text import tokenize
+from surface.audit.figure import Figure
+from surface.audit.shapes import ready_set_sizes, shape_figures
 from surface.audit.twins import finishes_with_twin, near_twins, wrong_identifiers
 from surface.audit.validate import check_task, skeleton
-from surface.loader import Surface
+from surface.loader import TOGETHER, TUNING, Surface
 from surface.task import Task, chain
 
 MAX_JACCARD = 0.35
 MAX_ROUTE_SHARE = 0.06
 MAX_DESCRIPTION_OVERLAP = 0.8
+MAX_FAMILY = 2
 _NGRAM = 4
-TOGETHER = "together"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One figure of quality: its value in words, its bound, and whether the value is within it."""
-
-    name: str
-    value: str
-    holds: bool = True
-    bound: str = ""
-
-
-def together(*surfaces: Surface) -> Surface:
-    """The tasks of several surfaces as one, for the audit; never to be run."""
-    tasks = sorted((task for surface in surfaces for task in surface.tasks), key=lambda task: task.prompt.id)
-    return Surface(TOGETHER, tuple(tasks), {name: s for surface in surfaces for name, s in surface.strata.items()})
 
 
 def ngrams(query: str) -> frozenset[tuple[str, ...]]:
@@ -174,13 +159,24 @@ def named_routes(tasks: Sequence[Task]) -> Figure:
     )
 
 
+def families(surface: Surface) -> Figure:
+    """Families of tasks that tell one plot, and the largest of them; on a surface for tuning without bound."""
+    sizes = Counter(surface.family(task.prompt.id) for task in surface.tasks)
+    largest = max(sizes.values(), default=0)
+    shared = sum(size > 1 for size in sizes.values())
+    text = f"{shared} of several tasks, the largest of {largest}; {len(sizes)} stories in {len(surface.tasks)} tasks"
+    if surface.name in (*TUNING, TOGETHER):
+        return Figure("families", text)
+    return Figure("families", text, largest <= MAX_FAMILY, f"at most {MAX_FAMILY} tasks each")
+
+
 def bm25_difficulty(surface: Surface, catalog: Catalog, *, top_k: int) -> Figure:
     """Plain BM25's Recall@k of the first route, by language; reported.
 
-    Raises InvalidRunError for any surface but the development surface: nothing ranks for a frozen prompt.
+    Raises InvalidRunError for any surface but those for tuning: nothing ranks for a frozen prompt.
     """
-    if surface.name != "development":
-        raise InvalidRunError(f"BM25 ranks for prompts of the development surface alone, not of {surface.name}.")
+    if surface.name not in TUNING:
+        raise InvalidRunError(f"BM25 ranks for prompts of {' and '.join(TUNING)} alone, not of {surface.name}.")
     tasks = surface.tasks
     retriever = build_retriever("bm25", catalog)
     hits: Counter[str] = Counter()
@@ -295,7 +291,8 @@ def figures(
 ) -> list[Figure]:
     """Every figure of a surface. `bounds` holds the minimum numbers, by the names of `BOUNDS`.
 
-    BM25's difficulty is among them for the development surface alone.
+    BM25's difficulty is among them for the surfaces for tuning alone; plan shapes where one grammar must not be learnt: for
+    the frozen tasks, and for those for tuning together.
     """
     tasks, largest, smallest = surface.tasks, catalogs[max(catalogs)], catalogs[min(catalogs)]
     checks: list[Callable[[], Figure]] = [
@@ -314,9 +311,11 @@ def figures(
         lambda: dimensions(surface, smallest, minimum=bounds["dimensions"]),
         lambda: destructive(surface, smallest, minimum=bounds["destructive"], min_near=bounds["near"]),
     ]
-    if surface.name == "development":
+    if surface.name in TUNING:
         checks.append(lambda: bm25_difficulty(surface, largest, top_k=protocol.conditions.top_k))
-    return [check() for check in checks]
+    checks.append(lambda: families(surface))
+    shapes = [] if surface.name in TUNING else shape_figures(tasks, smallest)
+    return [*(check() for check in checks), *shapes, ready_set_sizes(tasks, smallest)]
 
 
 def proofs(surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog]) -> list[Figure]:
@@ -331,6 +330,7 @@ def proofs(surface: Surface, protocol: Protocol, catalogs: Mapping[int, Catalog]
 # For both surfaces together: what they may share counts once, what no two tasks share adds up.
 BOUNDS: Mapping[str, Mapping[str, int]] = {
     "development": {"chains": 70, "error_classes": 12, "corrected": 12, "dimensions": 10, "destructive": 10, "near": 1},
+    "training": {"chains": 130, "error_classes": 15, "corrected": 25, "dimensions": 15, "destructive": 24, "near": 40},
     "frozen": {"chains": 130, "error_classes": 15, "corrected": 25, "dimensions": 15, "destructive": 24, "near": 40},
     TOGETHER: {"chains": 130, "error_classes": 15, "corrected": 37, "dimensions": 15, "destructive": 34, "near": 41},
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from schemarouter.agents.base import SeenValue, SeenValues, Turn, observed_values
+from schemarouter.agents.reference import preferred
 from schemarouter.catalog import Capability, Catalog
 from schemarouter.state import Call, Observation
 from surface.environment import Environment, PlanGuide
@@ -24,17 +25,17 @@ def near_twins(capability: Capability, catalog: Catalog) -> Iterator[Capability]
 
 
 def finishes_with_twin(task: Task, catalog: Catalog, step_id: str, twin: Capability) -> bool:
-    """Carry out the plan with `twin` called wherever `step_id` is next; whether the task completes."""
+    """Carry out the plan with `twin` called wherever `step_id` comes; whether the task completes."""
     environment = Environment(task.key, catalog, seed_text=task.prompt.id)
     guide = PlanGuide(environment.progress, catalog)
     history: list[Turn] = []
     for _ in range(len(task.key.steps) + 4):
-        step = environment.progress.next_step()
-        if step is None:
+        calls = guide.next_calls()
+        if not calls:
             return True
-        call = guide.next_call()
-        assert call is not None
-        if step.id == step_id:
+        following = preferred(calls)
+        call = following.call
+        if following.step == step_id:
             call = Call(twin.route_id, _filled(twin, history, catalog, list(guide.literals())))
         history.append(Turn(call, environment.execute(call)))
     return not environment.progress.incomplete
@@ -53,9 +54,11 @@ def wrong_identifiers(task: Task, catalog: Catalog) -> Iterator[tuple[str, str, 
     guide = PlanGuide(environment.progress, catalog)
     seen: list[SeenValue] = []
     for _ in range(len(task.key.steps) + 4):
-        step, call = environment.progress.next_step(), guide.next_call()
-        if step is None or call is None:
+        calls = guide.next_calls()
+        if not calls:
             return
+        following = preferred(calls)
+        step, call = task.key.steps_by_id[following.step], following.call
         for name, rule in step.arguments.items():
             contract = catalog[step.route].parameters_by_name[name]
             if rule.reference is None or not contract.is_identifier:

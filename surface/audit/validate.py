@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from preregistration.protocol import Protocol
+from schemarouter.agents.reference import preferred
 from schemarouter.catalog import Catalog, Contract, matches_type
 from schemarouter.errors import closest
 from schemarouter.state import Call
@@ -54,6 +55,9 @@ def check_task(task: Task, smallest: Catalog, *, max_load: int) -> Iterator[str]
     for step in key.steps:
         yield from _check_step(step, key, query, smallest)
     yield from _check_authorisations(key, smallest)
+    for fault in key.faults:
+        if fault.consent is not None and folded(fault.consent) not in folded(query):
+            yield f"'consent' quotes {fault.consent!r}, which does not stand in the query"
     # A plan with a value that no route returns cannot be carried out; that problem is reported for its step.
     references = (
         rule.reference for step in key.steps for rule in step.arguments.values() if rule.reference is not None
@@ -88,6 +92,7 @@ def _check_step(step: Step, key: TaskKey, query: str, catalog: Catalog) -> Itera
             yield from (f"{label}, {name}: {text}" for text in _check_literal(rule, contract, query))
         else:
             yield from (f"{label}, {name}: {text}" for text in _check_reference(rule, contract, step, key, catalog))
+    yield from (f"{label}: {text}" for text in _check_order(step, key, query))
     for name, value in step.outputs.items():
         output = capability.outputs_by_name.get(name)
         if output is None:
@@ -98,8 +103,9 @@ def _check_step(step: Step, key: TaskKey, query: str, catalog: Catalog) -> Itera
 
 def _check_literal(rule: ArgumentRule, parameter: Contract, query: str) -> Iterator[str]:
     value = rule.literal
-    if not matches_type(value, parameter.type) or (parameter.enum and value not in parameter.enum):
-        yield f"literal {value!r} is not a valid {parameter.type}"
+    for spelling in (value, *rule.also):
+        if not matches_type(spelling, parameter.type) or (parameter.enum and spelling not in parameter.enum):
+            yield f"literal {spelling!r} is not a valid {parameter.type}"
     said = folded(rule.said if rule.said is not None else _plain(value))
     if said not in folded(query):
         yield f"{said!r} does not stand in the query"
@@ -142,9 +148,8 @@ def _check_reference(
 ) -> Iterator[str]:
     assert rule.reference is not None
     source_id, field_name = rule.reference
-    order = [item.id for item in key.steps]
-    if rule.reference[0] == step.id or not _may_precede(key, source_id, step.id, order):
-        yield f"refers to step {source_id!r}, which does not come before"
+    if not _surely_done(key, source_id, step.id):
+        yield f"refers to step {source_id!r}, a corrective one, which need not have been done"
         return
     outputs = catalog[key.steps_by_id[source_id].route].outputs_by_name
     field = outputs.get(field_name)
@@ -157,11 +162,24 @@ def _check_reference(
         yield from _check_fit(field, parameter, key.steps_by_id[source_id].outputs.get(field_name), source_id)
 
 
-def _may_precede(key: TaskKey, source: str, target: str, order: list[str]) -> bool:
-    """Whether `source` is done before `target`: earlier in the plan, or part of a corrective action for `target`."""
-    if order.index(source) < order.index(target):
-        return True
-    return any(fault.step == target and source in fault.cured_by for fault in key.faults)
+def _surely_done(key: TaskKey, source: str, target: str) -> bool:
+    """Whether `source` is done before `target` in any case: a corrective step is where `target` comes after its fault."""
+    cured = [fault for fault in key.faults if source in fault.cured_by]
+    return not cured or any(
+        target in (fault.step, *fault.cured_by) or key.comes_before(fault.step, target) for fault in cured
+    )
+
+
+def _check_order(step: Step, key: TaskKey, query: str) -> Iterator[str]:
+    """An order that words state and data does not."""
+    if step.because is not None and folded(step.because) not in folded(query):
+        yield f"'because' quotes {step.because!r}, which does not stand in the query"
+    for earlier in step.after:
+        implied = key.waits_for[step.id] - {*step.after}
+        if earlier in step.sources or any(key.comes_before(earlier, item) for item in implied):
+            yield f"comes after {earlier!r}, which data implies already"
+        if key.steps_by_id[earlier].role == "corrective" or step.role == "corrective":
+            yield f"comes after {earlier!r}, and a corrective step has no place in the order of words"
 
 
 def _check_fit(field: Contract, parameter: Contract, value: Any, source_id: str) -> Iterator[str]:
@@ -192,9 +210,10 @@ def _check_execution(task: Task, catalog: Catalog, max_load: int) -> Iterator[st
     guide = PlanGuide(environment.progress, catalog)
     failures = 0
     for _ in range(max_load + 1):
-        call = guide.next_call()
-        if call is None:
+        calls = guide.next_calls()
+        if not calls:
             break
+        call = preferred(calls).call
         if any(value is None for value in call.arguments.values()):
             yield f"{call.route_id}: arguments that nothing observed supplies: {_empty(call)}"
             return

@@ -1,4 +1,4 @@
-"""Audit of words: entries of the cross-lingual lexicon that frozen prompts use and no development prompt does; nothing is ranked.
+"""Audit of words: entries of the cross-lingual lexicon that frozen prompts use and no prompt for tuning does; nothing is ranked.
 
 ``python -m surface.audit.words > surface/AUDIT-words.json`` makes the list again.
 """
@@ -90,8 +90,8 @@ def new_words(development: Iterable[Task], frozen: Iterable[Task], catalog: Cata
 def report() -> dict[str, dict[str, dict[str, Any]]]:
     """By list and term: the source, the frozen tasks, and whether the term begins a word of the catalog."""
     words: dict[str, dict[str, dict[str, Any]]] = {}
-    tasks = load_surface("development").tasks, load_surface("frozen").tasks
-    for word in new_words(*tasks, load_full_catalog()):
+    known = [*load_surface("development").tasks, *load_surface("training").tasks]
+    for word in new_words(known, load_surface("frozen").tasks, load_full_catalog()):
         entry = {"from": word.source, "tasks": list(word.tasks), "in_catalog": word.in_catalog}
         words.setdefault(word.language, {})[word.term] = entry
     return words

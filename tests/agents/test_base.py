@@ -116,7 +116,7 @@ def test_the_system_prompt_says_how_to_ask_and_what_the_answer_means() -> None:
     ("spec", "full", "does"), [("reference", "true", "call"), ("reference(probe=false)", "false", "stop")]
 )
 def test_the_spec_of_an_agent_resolves_to_its_identity_and_builds_it(spec: str, full: str, does: str) -> None:
-    assert str(resolve(spec)) == f"reference(probe={full})"
+    assert str(resolve(spec)) == f"reference(order=ready,probe={full})"
     environment = Environment(CHAIN.key, CATALOG, seed_text="x")
     agent = prepared(spec)(PlanGuide(environment.progress, CATALOG))
     assert agent.act(AgentView("q", ("misc.look_03",), False, True, (), CATALOG)).kind == does

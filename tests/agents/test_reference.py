@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conditions.registry import CONDITIONS
-from schemarouter.agents.base import Action, AgentView, SeenValue, Turn
+from schemarouter.agents.base import Action, AgentView, NextCall, Order, SeenValue, Turn
 from schemarouter.agents.reference import Reference
 from schemarouter.records import Asked, Called, Ended, Exposed, Observed
 from schemarouter.retrieval.base import Ranking, ordered
@@ -30,8 +30,8 @@ class ScriptedGuide:
     def __init__(self, next_call: Call | None = NEXT, literals: Sequence[SeenValue] = (NAME,)) -> None:
         self._next, self._literals = next_call, literals
 
-    def next_call(self) -> Call | None:
-        return self._next
+    def next_calls(self, order: Order = "ready") -> Sequence[NextCall]:
+        return [] if self._next is None else [NextCall("next", self._next)]
 
     def literals(self) -> Sequence[SeenValue]:
         return self._literals

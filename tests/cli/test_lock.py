@@ -40,7 +40,8 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for module in ("conditions.running.provenance", "schemarouter.experiment"):
         monkeypatch.setattr(f"{module}.clean_commit", lambda: "c0ffee")
     monkeypatch.setattr(locking, "AUDIT", "README.md")
-    monkeypatch.setattr("surface.loader.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
+    for module in ("surface.loader", "schemarouter.experiment"):
+        monkeypatch.setattr(f"{module}.load_surface", lambda name: type(SURFACE)(name, SURFACE.tasks, SURFACE.strata))
     return here
 
 
@@ -97,7 +98,7 @@ def test_status_shows_lock_rewrite_and_release(toy: dict[str, str]) -> None:
     printed = inside("lock", "status").out
     assert f"rewrite: the same, faster (instead of the lock of {old.date}, digest {old.digest[:16]})" in printed
     assert "; released" in printed and "release: the audit is done" in printed
-    row = inside("lock", "status", "--json").json[1]
+    row = inside("lock", "status", "--json").json[2]
     assert (row["released"], row["differing"], row["digest"]) == (True, [], lock().digest)
     rewrite, release = row["history"]
     assert rewrite["superseded"] == {"date": old.date, "commit": old.commit, "digest": old.digest}
@@ -106,7 +107,7 @@ def test_status_shows_lock_rewrite_and_release(toy: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*HERE, "catalogs.100", "preregistration/corrective-reretrieval-v1.json#statistics.seed"]
+    "name", [*HERE, "catalogs.100", "preregistration/corrective-reretrieval-v2.json#statistics.seed"]
 )
 def test_whatever_moved_is_rewritten_with_the_old_lock_kept(name: str, toy: dict[str, str]) -> None:
     inside("lock", "write", "--surface", "frozen")
@@ -188,7 +189,7 @@ def frozen_request(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 )
 def test_a_frozen_request_is_refused_however_it_is_written(change: Callable[[str], str], frozen_request: str) -> None:
     result = inside("retrieve", change(frozen_request), "--retriever", "bm25")
-    refused(result, 3, "a frozen task's request", "not released")
+    refused(result, 3, "a frozen task's request", "not locked")
 
 
 def test_a_few_words_of_a_frozen_request_are_anybodys(frozen_request: str) -> None:
@@ -199,7 +200,7 @@ def test_a_few_words_of_a_frozen_request_are_anybodys(frozen_request: str) -> No
 def test_a_frozen_request_among_the_tasks_of_another_surface_is_refused(frozen_request: str) -> None:
     spec, agent = retrievers.resolve("bm25"), agents.resolve("reference")
     runner = Runner(toy_protocol(), SURFACE, CATALOGS, retriever=spec, agent=agent)
-    with pytest.raises(InvalidRunError, match="not released"):
+    with pytest.raises(InvalidRunError, match="not locked"):
         runner.run(Unit(SURFACE.tasks[0].prompt.id, min(CATALOGS), "SR-5-STATIC"))
 
 

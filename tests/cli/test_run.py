@@ -74,7 +74,7 @@ def test_what_is_not_in_the_grid_is_refused_with_the_closest(
 @pytest.mark.parametrize("more", [(), ("--exploratory",), ("--limit", "1", "--exploratory")], ids=" ".join)
 def test_the_frozen_surface_is_refused_with_the_reason(more: tuple[str, ...], tmp_path: Path) -> None:
     result = inside("run", "--out", tmp_path / "out", "--surface", "frozen", *more)
-    refused(result, 3, "frozen surface is locked", "not released", "--surface development")
+    refused(result, 3, "there is no frozen surface yet", "retired unscored", "--surface development")
     assert not (tmp_path / "out").exists()
 
 

@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "repeat 0": (("--repeat", "0"), ("--repeat is a whole number from 1, got 0",)),
     "repeat of what repeats itself": (
-        ("--repeat", "2"), ("--repeat 2", "reference(probe=true) takes no seed", "leave it out"),
+        ("--repeat", "2"), ("--repeat 2", "reference(order=ready,probe=true) takes no seed", "leave it out"),
     ),
     "no seconds": (("--episode-seconds", "0"), ("--episode-seconds must be more than 0", "0.0")),
     "seconds nan": (("--episode-seconds", "nan"), ("--episode-seconds must be more than 0", "nan")),

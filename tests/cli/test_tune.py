@@ -39,7 +39,7 @@ def share(rate: Any) -> str:
 
 @pytest.mark.usefixtures("_toys")
 def test_it_writes_the_weights_that_were_picked_with_the_record_of_how_and_prints_its_figures(tmp_path: Path) -> None:
-    result = inside("tune", "--out", tmp_path, "--workers", 1, "--no-ablation")
+    result = inside("tune", "--out", tmp_path, "--workers", 1, "--no-ablation", "--surface", "development")
     assert result.code == 0, result.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tuning.json", "typed_weights.json"]
     weights = WeightsFile.model_validate_json((tmp_path / "typed_weights.json").read_bytes())
@@ -67,7 +67,12 @@ def test_it_writes_the_weights_that_were_picked_with_the_record_of_how_and_print
 
 
 def test_nothing_is_tuned_on_the_frozen_surface(tmp_path: Path) -> None:
-    refused(inside("tune", "--out", tmp_path, "--surface", "frozen"), 2, "frozen", "--surface development")
+    refused(
+        inside("tune", "--out", tmp_path, "--surface", "training", "--surface", "frozen"),
+        2,
+        "frozen",
+        "--surface development",
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from preregistration import protocol
+from preregistration import lock, protocol
 from preregistration.lock import FILES, Lock
 from surface.loader import Surface
 from tests.cli.program import ROOT, environment, inside, outside, refused
@@ -25,7 +25,8 @@ PROTOCOL = Path("preregistration") / protocol.FILES["development"]
 def test_this_checkout_is_as_it_was_promised() -> None:
     result = inside("verify")
     assert (result.code, result.err) == (0, ""), result.out
-    development, frozen = result.out.splitlines()
+    development, training, frozen = result.out.splitlines()
+    assert training.startswith("training: 180 tasks, ") and training.endswith(" fingerprints as locked")
     assert development.startswith("development: 90 tasks, ") and development.endswith(" fingerprints as locked")
     assert frozen.startswith("frozen: ")
 
@@ -33,7 +34,7 @@ def test_this_checkout_is_as_it_was_promised() -> None:
 def test_verify_json_holds_every_comparison() -> None:
     report = inside("verify", "--json").json
     assert report["sound"] is True
-    assert [item["surface"] for item in report["surfaces"]] == ["development", "frozen"]
+    assert [item["surface"] for item in report["surfaces"]] == ["development", "training", "frozen"]
     held = json.loads((ROOT / LOCK).read_bytes())["fingerprints"]
     rows = report["surfaces"][0]["comparisons"]
     assert {row["name"]: row["promised"] for row in rows} == held == {row["name"]: row["actual"] for row in rows}
@@ -69,7 +70,8 @@ def test_a_promise_that_does_not_hold_is_exit_3_and_named(
 ) -> None:
     held = Lock.model_validate(json.loads((ROOT / LOCK).read_bytes()))
     altered = held.model_copy(update={"fingerprints": change(dict(held.fingerprints))})
-    monkeypatch.setattr("preregistration.lock.read_lock", lambda name: altered if name == "development" else None)
+    real = lock.read_lock
+    monkeypatch.setattr("preregistration.lock.read_lock", lambda name: altered if name == "development" else real(name))
     result = inside("verify")
     assert (result.code, result.err) == (3, "")
     assert sum(text.startswith(line) for text in result.out.splitlines()) == 1
@@ -132,7 +134,7 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], str, tuple[str, ...]]] = 
     "no catalogs": (lambda c: _write(c / PROTOCOL, lambda p: p.__setitem__("catalogs", [])), "err",
                     (f"{PROTOCOL.name}: catalogs: Tuple should have at least 1 item",)),
     "circle of cures": (lambda c: _write(c / "surface/development/recoverable_execution_failure/en.json", _circle), "err",
-                        ("recoverable_execution_failure/en.json", "tasks.0.key", "corrective actions that need each other")),
+                        ("recoverable_execution_failure/en.json", "tasks.0.key", "steps that wait for each other")),
     "example": (lambda c: _write(c / "surface/catalog/access.json", _misfit), "err",
                 ("access.json", "outputs.0", "but its example is array")),
     "no lock": (lambda c: (c / LOCK).unlink(), "out", ("not locked",)),

@@ -58,8 +58,8 @@ def recall(found: EpisodeCounts) -> tuple[int, int, int, int]:
     return found.recall_hits, found.recall_events, found.recall_turn_hits, found.recall_turn_events
 
 
-def steps(found: EpisodeCounts) -> tuple[int, int]:
-    return found.recall_step_parts, found.recall_steps
+def sets(found: EpisodeCounts) -> tuple[int, int]:
+    return found.recall_set_parts, found.recall_sets
 
 
 def missed(found: EpisodeCounts) -> tuple[int, int]:
@@ -76,13 +76,13 @@ def split(found: EpisodeCounts) -> tuple[int, int, int, int]:
 def test_recall_is_judged_after_each_tool_turn_that_leaves_the_task_incomplete() -> None:
     # Three calls; after the first ship is next, after the second lift; after the third nothing is.
     found = measured(STATIC, Listed([FIND, SHIP, LIFT]))
-    assert recall(found) == (2, 2, 2, 2) and steps(found) == (2 * PART, 2)
+    assert recall(found) == (2, 2, 2, 2) and sets(found) == (2 * PART, 2)
     assert (found.passed, found.model_turns, found.tool_calls, found.retrieval_calls) == (1, 3, 3, 1)
 
 
 def test_a_task_done_in_one_turn_has_no_recall_event_at_all() -> None:
     found = measured(STATIC, Listed([FIND]), task=make_one_step())
-    assert recall(found) == (0, 0, 0, 0) and steps(found) == (0, 0) and found.passed == 1
+    assert recall(found) == (0, 0, 0, 0) and sets(found) == (0, 0) and found.passed == 1
 
 
 def make_one_step() -> Task:
@@ -92,9 +92,9 @@ def make_one_step() -> Task:
 
 def test_an_episode_without_tool_turn_is_one_event_that_counts_in_recall_but_not_after_turns() -> None:
     miss = measured(STATIC, Listed(W))
-    assert recall(miss) == (0, 1, 0, 0) and steps(miss) == (0, 1)
+    assert recall(miss) == (0, 1, 0, 0) and sets(miss) == (0, 1)
     hit = measured(STATIC, Listed([FIND]), agent=Scripted([]))
-    assert recall(hit) == (1, 1, 0, 0) and steps(hit) == (PART, 1)
+    assert recall(hit) == (1, 1, 0, 0) and sets(hit) == (PART, 1)
 
 
 def test_widening_does_not_make_a_hit_only_the_first_five_of_the_ranking_count() -> None:
@@ -119,15 +119,15 @@ def test_after_a_refresh_the_new_ranking_is_the_one_in_force() -> None:
     assert (found.model_turns, found.tool_calls, found.retrieval_calls) == (4, 4, 4)
 
 
-def test_the_mean_per_required_step_counts_a_step_once_however_often_it_is_met() -> None:
+def test_the_mean_per_set_of_ready_steps_counts_a_set_once_however_often_it_is_met() -> None:
     # ship: 1 of 1; lift: 1 of 2. Mean per step: (1 + 1/2) / 2.
-    assert steps(measured(AWARE, corrective())) == (PART + PART // 2, 2)
+    assert sets(measured(AWARE, corrective())) == (PART + PART // 2, 2)
 
 
 def test_a_failed_turn_is_an_event_and_the_corrective_route_is_then_next() -> None:
     # find, ship (fails: lease expired), then renew is next: not in the five, the episode stalls.
     found = measured(STATIC, Listed([FIND, SHIP, *W]), task=CURED)
-    assert recall(found) == (1, 2, 1, 2) and steps(found) == (PART, 2)
+    assert recall(found) == (1, 2, 1, 2) and sets(found) == (PART, 2)
     assert (found.failed_executions, found.passed, found.steps_completed) == (1, 0, 1)
 
 

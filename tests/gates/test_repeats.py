@@ -91,10 +91,10 @@ def test_what_is_replayed_once_gives_what_replaying_each_gives(
     replayed = 0
     real = Replay
 
-    def counting(*arguments: Any) -> Any:
+    def counting(*arguments: Any, **options: Any) -> Any:
         nonlocal replayed
         replayed += 1
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr("gates.aggregate.Replay", counting)
     remembered = list(read_complete_run(run, reference_data).aggregate().chunks())

@@ -176,9 +176,14 @@ def test_the_order_in_which_a_tool_named_its_fields_does_not_get_a_record_refuse
 
 def test_a_model_turn_view_holds_what_was_exposed_and_next_when_the_model_was_asked() -> None:
     timeline = replay(make_episode("ORACLE", CURED).run(), CURED)
-    assert [view.next_step for view in timeline.model_turns] == ["find", "ship", "renew", "ship"]
+    assert [[step.id for step in view.ready] for view in timeline.model_turns] == [
+        ["find"],
+        ["ship"],
+        ["renew"],
+        ["ship"],
+    ]
     assert {view.exposed for view in timeline.model_turns} == {frozenset(CURED.key.required_routes)}
-    assert (timeline.incomplete, timeline.next_at_end) == (False, None)
+    assert (timeline.incomplete, timeline.ready_at_end) == (False, ())
 
 
 def test_a_decision_counts_only_while_its_call_is_still_waiting_to_run() -> None:

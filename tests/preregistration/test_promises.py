@@ -32,7 +32,7 @@ from schemarouter.errors import InvalidRunError
 
 HERE: dict[str, str] = {
     "agent": "reference", "catalogs.100": "a" * 64, "retriever": "typed", "retriever_behaviour": "r" * 64,
-    "agent_behaviour": "g" * 64, "surface": "c" * 64, "surface/tasks/x/en.json#frz-en-01.key": "k" * 64,
+    "agent_behaviour": "g" * 64, "surface": "c" * 64, "surface/frozen/x/en.json#frz-en-01.key": "k" * 64,
 }  # fmt: skip
 RELEASE = Release(kind="release", date="2026-11-30", commit="c0ffee", reason="the audit is done")
 AMENDMENT = Amendment(

@@ -15,7 +15,7 @@ from schemarouter.errors import InvalidRunError, UsageError
 from schemarouter.retrieval import registry as retrievers
 
 FROZEN = load_protocol("frozen")
-DEVELOPMENT = load_protocol("development")
+DEVELOPMENT, TRAINING = load_protocol("development"), load_protocol("training")
 RULES = FROZEN.conditions.model_dump(mode="json")
 STATISTICS = FROZEN.statistics.model_dump(mode="json")
 
@@ -35,7 +35,7 @@ def test_the_frozen_numbers_are_those_of_the_experiment() -> None:
     assert cells * FROZEN.tasks_per_cell * len(FROZEN.catalogs) * len(rules.names) == 2_700
 
 
-@pytest.mark.parametrize("protocol", [FROZEN, DEVELOPMENT], ids=lambda protocol: protocol.name)
+@pytest.mark.parametrize("protocol", [FROZEN, TRAINING, DEVELOPMENT], ids=lambda protocol: protocol.name)
 def test_a_protocol_names_things_that_exist(protocol: Protocol) -> None:
     assert set(protocol.conditions.names) <= set(CONDITIONS)
     assert str(retrievers.resolve(protocol.retriever)) and str(agents.resolve(protocol.agent))
@@ -44,14 +44,17 @@ def test_a_protocol_names_things_that_exist(protocol: Protocol) -> None:
 def test_only_the_frozen_protocol_is_confirmatory() -> None:
     assert (FROZEN.surface, FROZEN.confirmatory) == ("frozen", True)
     assert (DEVELOPMENT.surface, DEVELOPMENT.confirmatory) == ("development", False)
+    assert (TRAINING.surface, TRAINING.confirmatory) == ("training", False)
 
 
 def test_the_development_protocol_keeps_every_rule_of_the_frozen_one() -> None:
     for part in ("conditions", "episode", "gate", "retriever", "agent"):
-        assert getattr(FROZEN, part) == getattr(DEVELOPMENT, part)
+        assert getattr(FROZEN, part) == getattr(DEVELOPMENT, part) == getattr(TRAINING, part)
 
 
-@pytest.mark.parametrize("words", ["deterministic", "12 model turns", "5, 10, 20", "without a tool turn", "integrity"])
+@pytest.mark.parametrize(
+    "words", ["deterministic", "12 model turns", "5, 10, 20", "without a tool turn", "partial order"]
+)
 def test_deviations_from_the_source_experiment_are_listed(words: str) -> None:
     assert any(words in line for line in FROZEN.deviations) and any(
         "does not replicate" in line for line in FROZEN.deviations
@@ -73,14 +76,14 @@ def put(folder: Path, change: Any) -> None:
     ("change", "message"),
     [
         (b"{", "not JSON"),
-        (b"[]", "corrective-reretrieval-v1.json: "),
+        (b"[]", "corrective-reretrieval-v2.json: "),
         ({"surprise": 1}, "surprise: Extra inputs"),
         ({"tasks_per_cell": "6"}, "tasks_per_cell"),
         ({"tasks_per_cell": 0}, "tasks_per_cell"),
         ({"confirmatory": 1}, "confirmatory"),
         ({"gate": {}}, "gate.min_recall_percent"),
         ({"surface": "mine"}, "surface"),
-        ({"surface": "development"}, "corrective-reretrieval-v1.json: is the protocol of the development surface"),
+        ({"surface": "development"}, "corrective-reretrieval-v2.json: is the protocol of the development surface"),
         ({"schema_version": 2}, "schema_version"),
         ({"catalogs": []}, "catalogs: Tuple should have at least 1 item"),
         ({"catalogs": [100, 250, 100]}, "catalogs: Value error, given twice: 100"),
@@ -106,5 +109,5 @@ def test_an_altered_protocol_is_refused_with_the_field(tmp_path: Path, change: A
 def test_a_missing_protocol_and_an_unknown_surface_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRunError, match="cannot be read"):
         load_protocol("frozen", tmp_path)
-    with pytest.raises(UsageError, match="Known: development, frozen"):
+    with pytest.raises(UsageError, match="Known: development, frozen, training"):
         load_protocol("dev", tmp_path)

@@ -232,7 +232,7 @@ def test_a_field_that_is_always_the_same_is_refused_with_another_value(tmp_path:
     for path, (value, message) in FIXED.items():
         document = {**PROTOCOL.model_dump(mode="json"), path: value}
         (tmp_path / FILES["development"]).write_bytes(canonical_json(document))
-        with pytest.raises(InvalidRunError, match=rf"development-v1\.json: {message}"):
+        with pytest.raises(InvalidRunError, match=rf"development-v2\.json: {message}"):
             load_protocol("development", tmp_path)
 
 

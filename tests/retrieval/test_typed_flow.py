@@ -217,7 +217,7 @@ def test_on_the_toy_tasks_what_comes_next_stands_before_all_that_is_finished(siz
     retriever = build_typed(entries_of(CATALOGS[size]))
     for point in later_decision_points(SURFACE, CATALOGS[size]):
         ids = retriever.rank(point.query, k=99).ids
-        assert all(ids.index(point.next_route) < ids.index(route) for route in finished(retriever, point))
+        assert all(ids.index(point.coming[0]) < ids.index(route) for route in finished(retriever, point))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemarouter.agents.reference import preferred
 from schemarouter.catalog import Capability, matches_type
 from schemarouter.state import Call, Observation
 from surface.environment import Environment, PlanGuide, plausible_outputs, same_value
@@ -27,8 +28,10 @@ def world(task: Task) -> Environment:
 
 
 def next_id(environment: Environment) -> str | None:
-    step = environment.progress.next_step()
-    return step.id if step is not None else None
+    """The one ready step, or None."""
+    ready = [step.id for step in environment.progress.ready_steps()]
+    assert len(ready) < 2 and ready == [step.id for step in environment.progress.ready_steps("written")]
+    return ready[0] if ready else None
 
 
 def error_of(observation: Observation) -> str:
@@ -71,14 +74,22 @@ def test_a_later_step_validly_called_early_completes_too() -> None:
     assert environment.progress.complete == ["aside", "find", "ship", "lift"] and next_id(environment) is None
 
 
-def test_a_route_that_two_steps_need_completes_them_one_after_the_other() -> None:
+@pytest.mark.parametrize("written", [("one", "two"), ("two", "one")])
+def test_a_route_that_two_steps_need_completes_them_by_id_and_the_ready_one_first(written: tuple[str, str]) -> None:
     look = {"route": "misc.look_03", "role": "latent", "arguments": {}}
-    steps = [{**look, "id": "before"}, {**CHAIN.key.steps[0].model_dump()}, {**look, "id": "after"}]
-    environment = world(make_task(9, steps))
+    first, second = ({**look, "id": step} for step in written)
+    environment = world(make_task(9, [first, {**CHAIN.key.steps[0].model_dump()}, second]))
     look_again = Call("misc.look_03", {})
     for call in (look_again, FIND, look_again):
         environment.execute(call)
-    assert environment.progress.complete == ["before", "find", "after"]
+    assert environment.progress.complete == ["one", "find", "two"]
+    waits = [
+        {**step, "after": ["find"], "because": "after"} if step["id"] == "one" else step for step in (first, second)
+    ]
+    environment = world(make_task(9, [*waits, CHAIN.key.steps[0].model_dump()]))
+    for call in (look_again, look_again, FIND):
+        environment.execute(call)
+    assert environment.progress.complete == ["two", "one", "find"] and environment.progress.order_violations == 1
 
 
 def test_repeating_a_completed_step_answers_the_same_and_completes_nothing_again() -> None:
@@ -125,16 +136,16 @@ def test_a_corrective_step_with_wrong_arguments_takes_no_fault_away() -> None:
     assert environment.execute(SHIP).failed
 
 
-def test_a_corrective_action_of_several_steps_is_next_in_its_order() -> None:
+def test_of_a_corrective_action_of_several_steps_every_one_is_ready_at_once() -> None:
     steps = [step.model_dump() for step in CURED.key.steps]
     look = {"id": "look", "route": "misc.look_03", "role": "corrective", "arguments": {}}
     fault = {"step": "ship", "error": "stale_revision: fetch it", "cured_by": ["look", "renew"]}
     environment = world(make_task(9, [steps[0], look, *steps[1:]], faults=[fault]))
     seen = []
-    for call in (FIND, SHIP, Call("misc.look_03", {}), RENEW, SHIP):
+    for call in (FIND, SHIP, RENEW, Call("misc.look_03", {}), SHIP):
         environment.execute(call)
-        seen.append(next_id(environment))
-    assert seen == ["ship", "look", "renew", "ship", None]
+        seen.append([[step.id for step in environment.progress.ready_steps(order)] for order in ("ready", "written")])
+    assert seen == [[["ship"]] * 2, [["look", "renew"], ["look"]], [["look"]] * 2, [["ship"]] * 2, [[]] * 2]
 
 
 def test_a_fault_of_a_corrective_step_is_corrected_first() -> None:
@@ -275,7 +286,8 @@ def test_following_the_guide_completes_every_plan_with_the_scheduled_failures_al
     environment = world(task)
     guide = PlanGuide(environment.progress, CATALOG)
     failures = 0
-    while (call := guide.next_call()) is not None:
+    while calls := guide.next_calls():
+        call = preferred(calls).call
         assert not CATALOG[call.route_id].argument_errors(call.arguments)
         failures += environment.execute(call).failed
     scheduled = sum(1 if fault.cured_by else fault.times for fault in task.key.faults)

@@ -10,7 +10,7 @@ import pytest
 
 from schemarouter.catalog import CatalogError
 from schemarouter.errors import UsageError
-from surface.loader import Surface, SurfaceError, load_catalogs, load_surface
+from surface.loader import FAMILIES_FILE, TUNING, Surface, SurfaceError, load_catalogs, load_families, load_surface
 from tests.toys import CHAIN, CURED, SURFACE, TASKS
 
 CELL = "two_step_state_dependency"
@@ -67,7 +67,7 @@ def test_a_cell_that_the_protocol_does_not_know_is_refused_with_the_nearest(
 
 
 def test_an_unknown_surface_or_task_is_refused_with_what_there_is() -> None:
-    with pytest.raises(UsageError, match="Known: development, frozen"):
+    with pytest.raises(UsageError, match="Known: development, frozen, training"):
         load_surface("dev")
     for ask in (SURFACE.prompt, SURFACE.key):
         with pytest.raises(UsageError, match="Did you mean 'toy-en-01'"):
@@ -95,3 +95,31 @@ def test_a_surface_fingerprint_covers_prompts_keys_and_strata() -> None:
     ]
     assert len({SURFACE.fingerprint, *changed}) == 5
     assert surface(TASKS, strata) == SURFACE.fingerprint
+
+
+def test_families_are_named_after_their_first_task_and_no_task_is_in_two(tmp_path: Path) -> None:
+    path = tmp_path / FAMILIES_FILE
+    path.write_text('{"families": [["trn-en-02", "dev-de-01"], ["dev-ko-01", "dev-en-01"]]}', encoding="utf-8")
+    found = load_families(tmp_path)
+    assert found == {
+        "trn-en-02": "dev-de-01",
+        "dev-de-01": "dev-de-01",
+        "dev-ko-01": "dev-en-01",
+        "dev-en-01": "dev-en-01",
+    }
+    assert Surface("development", (), {}, found).family("dev-ko-01") == "dev-en-01"
+    assert Surface("development", (), {}, found).family("dev-ko-02") == "dev-ko-02"
+    load_families.cache_clear()
+    for text, message in (
+        ('{"families": [["a-en-01", "a-en-02"], ["a-en-02", "a-en-03"]]}', "a-en-02 in more than one family"),
+        ('{"families": [["a-en-01"]]}', "families of one task"),
+        ('{"families": [["one", "two"]]}', "families"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(SurfaceError, match=message):
+            load_families(tmp_path)
+
+
+def test_every_task_of_a_family_stands_in_a_surface() -> None:
+    known = {task.prompt.id for name in TUNING for task in load_surface(name).tasks}
+    assert set(load_families()) <= known

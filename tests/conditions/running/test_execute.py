@@ -111,7 +111,7 @@ def test_wall_times_are_kept_apart_one_line_an_attempt(tmp_path: Path) -> None:
 def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) -> None:
     toy_run(tmp_path / "run", limit=3)
     other = header_of(plan_of(limit=4))
-    identities = changed(other.identities, agent="reference(probe=false)", surface="f" * 64)
+    identities = changed(other.identities, agent="reference(order=ready,probe=false)", surface="f" * 64)
     provenance = changed(other.provenance, commit="beef", argv=("another", "way", "to", "say", "it"))
     other = changed(other, identities=identities, provenance=provenance)
     with pytest.raises(InvalidRunError) as caught:
@@ -119,7 +119,7 @@ def test_another_configuration_is_refused_with_every_difference(tmp_path: Path) 
     message = str(caught.value)
     for name in ("identities.agent", "identities.surface", "plan.limit", "plan.episodes", "provenance.commit"):
         assert name in message
-    assert "'reference(probe=true)' there, 'reference(probe=false)' now" in message
+    assert "'reference(order=ready,probe=true)' there, 'reference(order=ready,probe=false)' now" in message
     assert "argv" not in message and "identities.catalogs" not in message
 
 

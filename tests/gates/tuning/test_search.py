@@ -110,8 +110,8 @@ def test_recall_counts_decision_points_of_the_phase_and_language_asked_for() -> 
     assert later.value == later.hits / later.decision_points
     low, high = later.interval.low, later.interval.high
     assert low is not None and high is not None and low <= later.hits / later.decision_points <= high
-    assert recall(design(), hits, opening=True, language="en") == opening
-    assert recall(design(), hits, opening=True, language="ko").value is None
+    assert recall(design(), hits, opening=True, among=design().tasks) == opening
+    assert recall(design(), hits, opening=True, among=()).value is None
 
 
 def test_tuning_is_the_same_bytes_with_one_process_and_with_two_and_records_all_it_did() -> None:
@@ -123,7 +123,7 @@ def test_tuning_is_the_same_bytes_with_one_process_and_with_two_and_records_all_
     assert len(tasks) == 10
     surface = replace(whole, tasks=tasks, strata={task.prompt.id: whole.strata[task.prompt.id] for task in tasks})
     extent = Extent(grid=(WEAK,), outer=2, inner=2, ablation=False)
-    one, again = (tune(protocol, surface, load_catalogs([size]), extent, workers=count) for count in (1, 2))
+    one, again = (tune(protocol, [surface], load_catalogs([size]), extent, workers=count) for count in (1, 2))
     assert pretty_json(one.record) == pretty_json(again.record)
     weights = [WeightsFile(views=dict(found.weights)).model_dump(mode="json") for found in (one, again)]
     assert pretty_json(weights[0]) == pretty_json(weights[1])

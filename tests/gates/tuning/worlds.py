@@ -44,6 +44,7 @@ def altered(tasks: set[str]) -> FeatureDesign:
         replace(
             point,
             state=point.state.model_copy(update={"original_query": "Purge the crane"}),
+            ready=("aux.purge",),
             coming=("aux.purge", *point.coming),
         )
         if point.task in tasks

@@ -12,6 +12,7 @@ from surface.task import Task
 from tests.toys import CATALOG, CHAIN, CURED, DESTROYS, RETRIED, TASKS, make_task, toy_protocol
 
 FIND, SHIP, LIFT = (step.model_dump() for step in CHAIN.key.steps)
+LOOK = {"id": "look", "route": "misc.look_03", "role": "latent", "arguments": {}}
 
 PROTOCOL = toy_protocol()
 ONE_A_CELL = PROTOCOL.model_copy(update={"tasks_per_cell": 1})
@@ -42,7 +43,39 @@ UNSOUND: dict[str, tuple[Task, str]] = {
         make_task(9, [edited(FIND, arguments={"order_name": {"literal": 5}})], "5"), "no valid string|not a valid string",
     ),
     "a literal that the query does not state": (make_task(9, [FIND], "Red lamp"), "does not stand in the query"),
-    "a value of a later step": (make_task(9, [edited(SHIP), FIND]), "does not come before"),
+    "a value of a cure that may never run": (
+        make_task(
+            9,
+            [
+                *(step.model_dump() for step in CURED.key.steps),
+                {**LOOK, "route": "misc.look_01", "arguments": {"order_id": {"observed": "renew.lease_id"}}},
+            ],
+            "Send the Blue lamp",
+            faults=[CURED.key.faults[0].model_dump()],
+        ),
+        "need not have been done",
+    ),
+    "an order that the query does not state": (
+        make_task(9, [FIND, LOOK, {**LOOK, "id": "look_again", "after": ["look"], "because": "only then"}], "Blue lamp"),
+        "'because' quotes 'only then'",
+    ),
+    "an order that data implies": (
+        make_task(9, [FIND, {**SHIP, "after": ["find"], "because": "then"}], "Blue lamp, then"), "data implies already",
+    ),
+    "a place for a cure in the order of words": (
+        make_task(
+            9,
+            [FIND, {**CURED.key.steps[1].model_dump(), "after": ["look"], "because": "then"}, LOOK, SHIP],
+            "Send the Blue lamp, then",
+            faults=[CURED.key.faults[0].model_dump()],
+        ),
+        "no place in the order of words",
+    ),
+    "consent that the query does not give": (
+        make_task(9, [s.model_dump() for s in CURED.key.steps], "Send the Blue lamp, please.",
+                  faults=[{**CURED.key.faults[0].model_dump(), "consent": "you may renew"}]),
+        "'consent' quotes",
+    ),
     "a field that is not returned": (
         make_task(9, [FIND, edited(SHIP, arguments={"order_id": {"observed": "find.price"}})]), "does not return",
     ),
