@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from conditions.registry import ranks
 from gates.recall_events import PART, chance, hits_per_ready_set, recall_events
-from gates.replay import Timeline
+from gates.timeline import Timeline
 from preregistration.protocol import ConditionRules
 from schemarouter.records import OUTCOMES, Ended, EpisodeRecord
 from surface.task import TaskKey

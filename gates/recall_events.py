@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 
-from gates.replay import Timeline
+from gates.timeline import Timeline
 from surface.task import Step
 
 # Shares inside an episode are kept as integers of this denominator, so that sums over episodes are exact: every number of

@@ -1,13 +1,13 @@
 """Replays a record: every call runs in the environment again, and every event is compared with what must have happened.
 
-The result is the `Timeline` that `gates.measures` counts. A record of what cannot have happened is refused with the
-location, the event and the reason.
+The result is the `gates.timeline.Timeline` that `gates.measures` counts. A record of what cannot have happened is refused with
+the location, the event and the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import orjson
 
 from conditions.running.episode import own_copy, turn_messages, unregistered
 from gates.exposure_checks import ExposureChecker
+from gates.timeline import AfterTurn, Execution, ModelTurnView, Timeline
 from preregistration.protocol import Protocol
 from schemarouter.agents.base import REQUEST_MORE_TOOLS, SYSTEM_PROMPT, TASK_INCOMPLETE, Order
 from schemarouter.caches import Bounded
@@ -36,47 +37,11 @@ from schemarouter.records import (
 from schemarouter.state import Call, ExecutionState, Observation, StateError
 from schemarouter.tokens import Message, TokenCounter
 from surface.environment import Environment
-from surface.task import Step, Task
+from surface.task import Task
 
 # Ends by a failure. An episode that an infrastructure failure ended is not measured, but checked up to there.
 FAILURES = frozenset({"exception", "infrastructure", "time_limit"})
 _MAX_QUERIES = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ModelTurnView:
-    """A model turn: what was exposed, which steps were ready, and the tokens of the prompt."""
-
-    exposed: frozenset[str]
-    ready: tuple[Step, ...]
-    input_tokens: int
-    schema_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class AfterTurn:
-    """The situation after a tool turn that left the task incomplete: the ready steps and the ranking then in force.
-
-    `cures` are the routes of the ready cures where the turn was the first to show a fault that needs one, else None.
-    """
-
-    ready: tuple[Step, ...]
-    ranking: tuple[str, ...]
-    cures: frozenset[str] | None = None
-
-
-@dataclass(slots=True)
-class Execution:
-    """A call that was made: its facts, whether it was allowed before it ran, whether it ran, and whether it failed.
-
-    `decision` is what the policy decided, or None as long as no decision is on record.
-    """
-
-    facts: Facts
-    decision: Decision | None = None
-    allowed_before: bool = False
-    ran: bool = False
-    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +71,6 @@ def _start(query: str) -> StateSnapshot:
 # An entry keeps its contract alive, so that no other object can have its `id`.
 _STATES: Final = Bounded[tuple[bytes, bytes, str, int, bool], StateSnapshot](4096)
 _MESSAGES: Final = Bounded[tuple[int, bytes, bytes], list[Message]](4096)
-
-
-@dataclass
-class Timeline:
-    """What happened in an episode, as `gates.measures.measure` counts it.
-
-    `candidates` are all routes ever exposed, `completed_exposed` those whose call completed a step while they were exposed.
-    """
-
-    model_turns: list[ModelTurnView] = field(default_factory=list)
-    after_turns: list[AfterTurn] = field(default_factory=list)
-    executions: list[Execution] = field(default_factory=list)
-    exposures: list[Exposed] = field(default_factory=list)
-    candidates: frozenset[str] = frozenset()
-    steps_completed: tuple[str, ...] = ()
-    completed_exposed: set[str] = field(default_factory=set)
-    ready_at_end: tuple[Step, ...] = ()
-    order_violations: int = 0
-    incomplete: bool = True
 
 
 class Replay:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gates import replay as replaying
 from gates.measures import measure
-from gates.replay import Replay, Timeline
+from gates.replay import Replay
+from gates.timeline import Timeline
 from schemarouter.agents.base import Action
 from schemarouter.errors import InvalidRunError
 from schemarouter.records import (
