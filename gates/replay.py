@@ -286,7 +286,7 @@ class Replay:
             self.timeline.completed_exposed.add(call.route_id)
         needed = {cure for index in progress.shown - shown for cure in progress.key.faults[index].cured_by}
         if needed:
-            ready = {step.route for step in progress.ready_steps() if step.id in needed}
+            ready = {step.route for step in self._ready if step.id in needed}
             self.timeline.after_turns[-1] = replace(self.timeline.after_turns[-1], cures=frozenset(ready))
         return observation
 

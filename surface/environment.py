@@ -193,7 +193,8 @@ def same_value(given: Any, expected: Any) -> bool:
     kinds = {json_type(given), json_type(expected)}
     if "number" in kinds and kinds <= {"integer", "number"}:
         return math.isclose(given, expected, rel_tol=RELATIVE_TOLERANCE)
-    return len(kinds) == 1 and bool(given == expected)
+    # To Python true and 1 are equal, also inside an array.
+    return len(kinds) == 1 and given == expected and canonical_json(given) == canonical_json(expected)
 
 
 # Answers by the capability's identity, which an entry keeps alive, and by all else that decides them: a step answers the same
@@ -248,7 +249,7 @@ class PlanGuide:
         self._catalog = catalog
 
     def next_calls(self, order: Order = "ready") -> Sequence[NextCall]:
-        """The calls that complete the ready steps; none when the task is complete."""
+        """The calls that complete the ready steps; none when the task is complete, or nothing is ready."""
         return [
             NextCall(
                 step.id,

@@ -136,6 +136,9 @@ class TaskKey(_Frozen):
             missing = [s for s in (fault.step, *fault.cured_by) if s not in order]
             if missing:
                 raise ValueError(f"fault on {fault.step!r} refers to unknown steps {missing}")
+        met = [(fault.step, fault.error) for fault in self.faults]
+        if len(set(met)) < len(met):
+            raise ValueError("two faults of one step with one error; nobody could tell which of them has shown")
         named = {s for fault in self.faults for s in fault.cured_by}
         labelled = {step.id for step in self.steps if step.role == "corrective"}
         if named != labelled:
@@ -220,5 +223,11 @@ class FamilyFile(_Frozen):
 
 
 def chain(key: TaskKey) -> Sequence[str]:
-    """The routes of the plan in order: the route chain by which plans are compared."""
-    return [step.route for step in key.steps]
+    """The routes of the plan, sources first and else by route: the route chain by which plans are compared."""
+    sorter, routes = TopologicalSorter(key.waits_for), list[str]()
+    sorter.prepare()
+    while sorter.is_active():
+        ready = sorter.get_ready()
+        routes += sorted(key.steps_by_id[step].route for step in ready)
+        sorter.done(*ready)
+    return routes

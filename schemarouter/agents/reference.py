@@ -44,7 +44,7 @@ class Reference:
         """Choose the next action; it asks or probes only where that can still change what is exposed."""
         calls = self._guide.next_calls(self._order)
         if not calls:
-            return Action("stop", reason="completed")
+            return Action("stop", reason="no step is ready")
         shown = [item for item in calls if item.call.route_id in view.tools]
         if shown:
             return Action("call", preferred(shown).call)

@@ -32,7 +32,7 @@ def finishes_with_twin(task: Task, catalog: Catalog, step_id: str, twin: Capabil
     for _ in range(len(task.key.steps) + 4):
         calls = guide.next_calls()
         if not calls:
-            return True
+            break
         following = preferred(calls)
         call = following.call
         if following.step == step_id:

@@ -71,7 +71,7 @@ def test_it_stalls_where_neither_an_ask_nor_a_turn_can_change_what_is_shown() ->
 
 
 def test_it_stops_when_nothing_is_left_to_do() -> None:
-    assert act(PROBES, ask=True, guide=ScriptedGuide(None)) == Action("stop", reason="completed")
+    assert act(PROBES, ask=True, guide=ScriptedGuide(None)) == Action("stop", reason="no step is ready")
 
 
 def test_a_probe_is_the_first_exposed_read_only_route_by_route_id_that_values_seen_can_fill() -> None:

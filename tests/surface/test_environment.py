@@ -326,3 +326,10 @@ def test_an_answer_that_was_changed_is_given_whole_again() -> None:
 def test_an_answer_is_that_of_the_contract_asked_and_not_of_one_with_the_same_route() -> None:
     one, other = (plausible_outputs(contract(unit), "t", {})["mass"] for unit in ("kg", "lb"))
     assert one.startswith("kg-") and other.startswith("lb-")
+
+
+def test_types_count_inside_an_array_too_and_numbers_within_the_tolerance() -> None:
+    assert not same_value([1], [True]) and not same_value(True, 1) and same_value([1, "a"], [1, "a"])
+    assert (
+        same_value(12.35, 12.346) and not same_value(12.4, 12.346) and not same_value(12, 13) and same_value(12, 12.001)
+    )

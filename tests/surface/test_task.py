@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -108,3 +109,15 @@ def test_a_task_in_words_names_every_step_fault_and_authorisation(task: Any) -> 
     assert all(repr(fault.error) in text for fault in task.key.faults)
     assert all(route in text for route in task.key.authorised)
     assert ("nothing destructive" in text) == (not task.key.authorised)
+
+
+def test_two_faults_of_one_step_with_one_error_are_refused() -> None:
+    fault = {"step": "ship", "error": "busy: x"}
+    with pytest.raises(ValidationError, match="nobody could tell which"):
+        TaskKey.model_validate({"steps": [STEPS[0], STEPS[2]], "faults": [fault, {**fault, "times": 2}]})
+
+
+def test_the_chain_of_a_plan_does_not_depend_on_how_it_is_written() -> None:
+    steps = [step.model_dump() for step in CHAIN.key.steps]
+    chains = {tuple(chain(TaskKey.model_validate({"steps": list(order)}))) for order in permutations(steps)}
+    assert chains == {("shop.find_order", "shop.ship_order", "crane.lift")}
