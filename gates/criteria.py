@@ -99,7 +99,7 @@ class Criteria:
             one, other = (self._task_sums[name].pair(item) for name in (STATE_AWARE, PROGRESSIVE))
             families = self._families.difference(one, other, item)
             aware, progressive = self._draws[STATE_AWARE, measure], self._draws[PROGRESSIVE, measure]
-            intervals = self._statistics.differences(aware, progressive, BY_NAME[measure])
+            intervals = self._statistics.differences(aware, progressive, item)
         return Criterion(
             number=number,
             title=title,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from types import ModuleType
 
 from schemarouter.agents.base import Agent, AgentDeclaration, Guide, Order
-from schemarouter.errors import unknown
-from schemarouter.retrieval.spec import Spec, SpecError, parse
+from schemarouter.retrieval.spec import Spec, parse, registered_module
 
 # The option by which an agent that draws at random is seeded.
 SEED = "seed"
@@ -19,17 +17,7 @@ AGENTS: dict[str, str] = {
 
 
 def _module(name: str) -> ModuleType:
-    if name not in AGENTS:
-        raise SpecError(unknown("agent", name, AGENTS))
-    place = AGENTS[name]
-    module = import_module(place) if isinstance(place, str) else None
-    if not hasattr(module, "DECLARATION") or not hasattr(module, "build"):
-        raise SpecError(
-            f"agent {name!r} is registered as {place!r}, which is no module with DECLARATION and build; "
-            "AGENTS maps a name to a module's dotted name."
-        )
-    assert module is not None
-    return module
+    return registered_module("agent", name, AGENTS)
 
 
 def declaration(name: str) -> AgentDeclaration:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from types import ModuleType
 
 from schemarouter.canonical import fingerprint
 from schemarouter.catalog import Catalog
-from schemarouter.errors import unknown
 from schemarouter.retrieval.base import Entry, Retriever, entries_of
-from schemarouter.retrieval.spec import Declaration, Spec, SpecError, parse
+from schemarouter.retrieval.spec import Declaration, Spec, parse, registered_module
 
 # Name of the retriever -> module with its DECLARATION and build(); imported at first use.
 RETRIEVERS: dict[str, str] = {
@@ -23,17 +21,7 @@ RETRIEVERS: dict[str, str] = {
 
 
 def _module(name: str) -> ModuleType:
-    if name not in RETRIEVERS:
-        raise SpecError(unknown("retriever", name, RETRIEVERS))
-    place = RETRIEVERS[name]
-    module = import_module(place) if isinstance(place, str) else None
-    if not hasattr(module, "DECLARATION") or not hasattr(module, "build"):
-        raise SpecError(
-            f"retriever {name!r} is registered as {place!r}, which is no module with DECLARATION and build; "
-            "RETRIEVERS maps a name to a module's dotted name."
-        )
-    assert module is not None
-    return module
+    return registered_module("retriever", name, RETRIEVERS)
 
 
 def declaration(name: str) -> Declaration:

@@ -16,6 +16,8 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
 
 import orjson
 
@@ -274,3 +276,29 @@ class Declaration:
         """Return the spec with every default written out, which is its identity. Raises SpecError as `values`."""
         values = self.values(spec)
         return Spec(self.name, nested, {key: str(value) for key, value in values.items()})
+
+
+def registered_module(kind: str, name: str, modules: Mapping[str, str]) -> ModuleType:
+    """Import the module that a name is registered with.
+
+    Args:
+        kind: What is registered, such as ``retriever``.
+        name: The registered name.
+        modules: The dotted name of each module, by registered name.
+
+    Returns:
+        The module; it has DECLARATION and build.
+
+    Raises:
+        SpecError: For an unknown name, and for one that is registered with anything but such a module.
+    """
+    if name not in modules:
+        raise SpecError(unknown(kind, name, modules))
+    place = modules[name]
+    module = import_module(place) if isinstance(place, str) else None
+    if module is None or not hasattr(module, "DECLARATION") or not hasattr(module, "build"):
+        raise SpecError(
+            f"{kind} {name!r} is registered as {place!r}, which is no module with DECLARATION and build; "
+            "its registry maps a name to a module's dotted name."
+        )
+    return module

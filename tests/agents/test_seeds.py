@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import sys
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -69,9 +69,8 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         knows_plan=True,
     )
     module.build = build  # type: ignore[attr-defined]
-    usual = import_module
     monkeypatch.setitem(agents.AGENTS, "moody", "moody_agent")
-    monkeypatch.setattr(agents, "import_module", lambda name: module if name == "moody_agent" else usual(name))
+    monkeypatch.setitem(sys.modules, "moody_agent", module)
     return built
 
 

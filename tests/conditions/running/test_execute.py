@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections import UserDict
 from collections.abc import Callable
 from functools import partial
@@ -360,7 +361,7 @@ def test_a_toy_agent_is_one_module_and_one_line_and_runs_to_its_aggregate(
     module.DECLARATION = Declaration("lazy", "stops at once")  # type: ignore[attr-defined]
     module.build = lambda guide, values: Scripted([Action("stop", reason="lazy")])  # type: ignore[attr-defined]
     monkeypatch.setitem(agents.AGENTS, "lazy", "toy_agent")
-    monkeypatch.setattr(agents, "import_module", lambda name: module)
+    monkeypatch.setitem(sys.modules, "toy_agent", module)
     runner = Runner(PROTOCOL, SURFACE, CATALOGS, retriever=SPEC, agent=parse("lazy"))
     world = toy_run(tmp_path / "run", runner)
     result = read_complete_run(tmp_path / "run", world)
